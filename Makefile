@@ -7,12 +7,14 @@ DATA ?= data
 DEMO ?= demo
 LISTEN ?= 127.0.0.1:9092
 SECONDS ?= 600
+SEEDS ?= 1000
+HOURS ?=
 HAS_SPARK := $(RUN)/bin/python -c "import pyspark" 2>/dev/null
 PIP := -m pip install --quiet --disable-pip-version-check
 PIN := -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench fuzz format constraints clean
+.PHONY: help run test check bench fuzz sim format constraints clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +31,7 @@ run: $(RUN)/installed  ## the demo: one broker, and a pipeline on Spark over gen
 check: $(DEV)/check-installed  ## the daily loop, without Spark: format, lint, types, import contracts, quick unit tests, a simulation seed
 	$(DEV)/bin/python -m tests.run check
 
-test: $(DEV)/installed  ## everything: `check` with all examples, slow tests, 30 simulation seeds, interop, pipeline, fuzzing
+test: $(DEV)/installed  ## everything: `check` with all examples, slow tests, 100 simulated clusters, interop, pipeline, fuzzing
 	$(DEV)/bin/python -m tests.run all
 
 bench: $(DEV)/bench-installed $(RUN)/installed  ## benchmarks beside Apache Kafka (needs Java and Maven)
@@ -37,6 +39,9 @@ bench: $(DEV)/bench-installed $(RUN)/installed  ## benchmarks beside Apache Kafk
 
 fuzz: $(DEV)/check-installed  ## broken requests, batches and records for SECONDS (600 by default)
 	OTTLA_FUZZ_SECONDS=$(SECONDS) $(DEV)/bin/python -m pytest -q -s -n 0 --timeout=0 tests/fuzz
+
+sim: $(DEV)/check-installed  ## SEEDS seeds (1000 by default) of the simulated quorum under all faults, or HOURS virtual hours of clusters
+	$(DEV)/bin/python -m ottla.sim $(if $(HOURS),--workload cluster --hours $(HOURS),--workload quorum --seeds $(SEEDS))
 
 format: $(DEV)/check-installed  ## format the code and fix what ruff can fix
 	$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

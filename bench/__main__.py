@@ -1,20 +1,29 @@
-"""`python -m bench [--quick] [--rounds N] [--only NAME]...`: runs the scenarios and writes the results."""
+"""`python -m bench [--quick] [--rounds N] [--only NAME]...`: runs the scenarios and writes the results.
+
+The results are written after each scenario: a run that is ended keeps what it has measured.
+"""
 
 import argparse
 import contextlib
 import datetime
+import os
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
 
+from bench.nodes import OTTLA
 from bench.plot import draw
 from bench.report import as_text, setting, write
-from bench.runner import run_scenarios
+from bench.runner import Series, run_scenarios
 from bench.scenario import Scenario, Sizes
 from bench.scenarios import (
+    cluster,
     compaction,
     footprint,
     groups,
@@ -27,7 +36,7 @@ from bench.scenarios import (
     throughput,
     transactions,
 )
-from bench.sides import OTTLA, Side
+from bench.sides import Side
 
 RESULTS = Path(__file__).parent / "results"
 PARTS: dict[str, tuple[Scenario, ...]] = {
@@ -42,6 +51,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "turns": loop_turns.SCENARIOS,
     "spark": spark.SCENARIOS,
     "pipeline": pipeline.SCENARIOS,
+    "cluster": cluster.SCENARIOS,
 }
 ALL = tuple(scenario for part in PARTS.values() for scenario in part)
 
@@ -55,6 +65,15 @@ def arguments() -> argparse.Namespace:
     names = [*PARTS, *(scenario.name for scenario in ALL if scenario.name not in PARTS)]
     parser.add_argument(
         "--only", action="append", choices=names, help="run this part or this scenario; may be repeated"
+    )
+    parser.add_argument(
+        "--scratch", type=Path, help="the folder for all data, up to 20 GB (default: the system's, /tmp)"
+    )
+    parser.add_argument(
+        "--catch-up-mb",
+        type=int,
+        default=5_000,
+        help="cluster-catch-up: how much is produced while a node is down (default: 5000; quick: a tenth)",
     )
     return parser.parse_args()
 
@@ -80,17 +99,39 @@ def main() -> int:
     if ensure_jars() is None:
         print(f"Apache Kafka cannot run here: {why_no_jars()}", file=sys.stderr)
         return 2
-    chosen = scenarios_of(options.only)
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as scratch, contextlib.ExitStack() as stack:
-        sides = [Side(name, Path(scratch), stack) for name in ("ottla", "kafka")]
-        found = run_scenarios(chosen, sides, Sizes(options.quick), options.rounds, print)
-        cores = {side.name: mean(side.client_cores) for side in sides if side.client_cores}
-    print(f"\n{as_text(found)}\n")
+    # pip compiles what it installs. Without bytecode, a broker would compile its modules at every start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # A run that is ended must end its brokers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     target = RESULTS / results_name(options.only, options.quick)
-    write(target, found, setting(options.rounds, options.quick), cores)
+    found: list[Series] = []
+    cores: dict[str, float] = {}
+    for series in measure(scenarios_of(options.only), options, cores):
+        found += series
+        write(target, found, setting(options.rounds, options.quick), cores)
+    print(f"\n{as_text(found)}\n")
     drawn = draw(target, found)
     print(f"written: {target}.md, .json{' and .png' if drawn else ' (no plot: matplotlib is not installed)'}")
-    return 0
+    return 1 if any(series.median("ottla") is None for series in found) else 0
+
+
+def measure(
+    scenarios: list[Scenario], options: argparse.Namespace, cores: dict[str, float]
+) -> Iterator[list[Series]]:
+    """The single nodes, which stay warm for several scenarios, have ended when those of the clusters begin."""
+    sizes = Sizes(options.quick, options.catch_up_mb)
+    for chosen in (
+        [scenario for scenario in scenarios if scenario not in cluster.SCENARIOS],
+        [scenario for scenario in scenarios if scenario in cluster.SCENARIOS],
+    ):
+        with (
+            tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=options.scratch) as scratch,
+            contextlib.ExitStack() as stack,
+        ):
+            sides = [Side(name, Path(scratch), stack) for name in ("ottla", "kafka")]
+            for series in run_scenarios(chosen, sides, sizes, options.rounds, partial(print, flush=True)):
+                cores |= {side.name: mean(side.client_cores) for side in sides if side.client_cores}
+                yield series
 
 
 if __name__ == "__main__":

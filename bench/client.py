@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from bench.cluster_client import create_partitions, produce_to_all, steady_load
 from bench.group_client import group_join, group_ready
 from bench.group_wire import many_groups, offset_commits
 from bench.transaction_client import produce_in_transactions, transactions
@@ -180,6 +181,9 @@ ROLES: dict[str, Callable[[Spec], Result]] = {
     "many_groups": many_groups,
     "transactions": transactions,
     "produce_in_transactions": produce_in_transactions,
+    "create_partitions": create_partitions,
+    "produce_to_all": produce_to_all,
+    "steady_load": steady_load,
 }
 
 

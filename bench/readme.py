@@ -1,7 +1,11 @@
-"""`python -m bench.readme RESULTS.json` prints README's table from the results of one whole run."""
+"""`python -m bench.readme RESULTS.json...` prints README's tables from the results of one whole run.
+
+The part `cluster` may have results of its own: name both files. Its table is left out if it has no results.
+"""
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -54,16 +58,39 @@ ROWS = (
     Row("rows a second out of Spark, ours exactly once", "spark-write", "rows"),
     Row("records a second through the whole pipeline", "pipeline", "records"),
 )
+CLUSTER_ROWS = (
+    Row("three nodes ready from cold", "cluster-ready", "start", " s"),
+    Row("create 2,000 partitions, replication 3", "cluster-2000x3", "create", " s"),
+    Row("memory of a node with them", "cluster-2000x3", "memory", " MB", " less"),
+    Row("CPU of all nodes with them, idle", "cluster-2000x3", "idle CPU", " %", " less"),
+    Row("produce 1 KB, replication 3, acks=all", "cluster-traffic", "produce 1 KB", " MB/s"),
+    Row("CPU of all nodes for 1 GB of it", "cluster-traffic", "CPU, 1 KB", " s", " less"),
+    Row("end to end, replication 3, p99", "cluster-traffic", "end to end, p99", " ms"),
+    Row("without an acknowledgement after `kill -9` of a leader", "cluster-failover", "kill -9", " s"),
+)
+CLUSTER_HEADING = "Three nodes on the same machine, beside three of Apache Kafka (heap of 768 MB each):"
+
+Results = dict[tuple[str, str], Any]
 
 
-def table(results: Path) -> str:
-    found: dict[tuple[str, str], Any] = {
+def tables(files: Sequence[Path]) -> str:
+    found: Results = {
         (result["scenario"], result["metric"]): result
-        for result in json.loads(results.read_text())["results"]
+        for file in files
+        for result in json.loads(file.read_text())["results"]
     }
+    parts = [table(ROWS, found)]
+    if any((row.scenario, row.metric) in found for row in CLUSTER_ROWS):
+        parts += [CLUSTER_HEADING, table(CLUSTER_ROWS, found)]
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[Row], found: Results) -> str:
     lines = ["| | Ottla | Kafka | |", "| --- | --- | --- | --- |"]
-    for row in ROWS:
+    for row in rows:
         result = found[row.scenario, row.metric]
+        if result["ratio"] is None:
+            raise SystemExit(f"{row.scenario}, {row.metric}: not measured on both sides. Run it again")
         ours, kafka = (number(median(result["values"][side])) for side in ("ottla", "kafka"))
         ratio = f"{result['ratio']:.1f}x{row.less}"
         lines.append(f"| {row.text} | {ours}{row.unit} | {kafka}{row.unit} | {ratio} |")
@@ -71,4 +98,4 @@ def table(results: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(table(Path(sys.argv[1])))
+    print(tables([Path(name) for name in sys.argv[1:]]))

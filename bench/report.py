@@ -11,6 +11,7 @@ from pathlib import Path
 import confluent_kafka
 from tests.interop.kafka_jars import KAFKA_VERSION
 
+from bench.nodes import KAFKA_HEAP
 from bench.runner import Series
 from ottla import __version__
 
@@ -29,7 +30,8 @@ def setting(rounds: int, quick: bool) -> dict[str, str]:
     )
     return {
         "Ottla": __version__,
-        "Apache Kafka": f"{KAFKA_VERSION}, heap of 1 GB, collector settings of its start script, warm",
+        "Apache Kafka": f"{KAFKA_VERSION}, heap of 1 GB (a node of a cluster: {KAFKA_HEAP}), "
+        "collector settings of its start script, warm",
         "client": f"librdkafka {confluent_kafka.libversion()[0]} (confluent-kafka {version('confluent-kafka')})",
         "Python": platform.python_version(),
         "Java": java.partition("\n")[0],
@@ -55,13 +57,16 @@ def rows(found: Sequence[Series]) -> list[tuple[str, ...]]:
 
 def against_kafka(series: Series) -> tuple[str, str, str]:
     """Kafka's median, the ratio and the spread."""
-    if series.ratio is None:
+    if "kafka" not in series.scenario.sides:
         return "-", "-", series.spread("ottla")
     spread = f"{series.spread('ottla')} / {series.spread('kafka')}"
-    return number(series.median("kafka")), f"{series.ratio:.2f}x", spread
+    ratio = "-" if series.ratio is None else f"{series.ratio:.2f}x"
+    return number(series.median("kafka")), ratio, spread
 
 
-def number(value: float) -> str:
+def number(value: float | None) -> str:
+    if value is None:
+        return "failed"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

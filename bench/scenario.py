@@ -1,6 +1,6 @@
 """A scenario: metrics with their direction and target, and a function that measures them on one side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.sides import Side
@@ -22,11 +22,23 @@ class Metric:
         return better / worse if worse else float("inf")
 
 
+class PartlyFailedError(Exception):
+    """Some lines of a scenario could not be measured; `measured` has the others."""
+
+    def __init__(self, measured: dict[str, float], reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.measured = measured
+
+
 @dataclass(frozen=True)
 class Sizes:
-    """The size of a run; `quick` is for a first look, not for numbers to quote."""
+    """The size of a run; `quick` is for a first look, not for numbers to quote.
+
+    `catch_up_mb` is produced while a node of the cluster is down.
+    """
 
     quick: bool
+    catch_up_mb: int = 5_000
 
     def of(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
 
 from bench.client import end_offsets
+from bench.nodes import OTTLA, RunningCluster, run_cluster
 
 ROOT = Path(__file__).parents[1]
-OTTLA = ROOT / ".venv" / "bin" / "ottla"
 # Files of a deleted topic are removed at once, so that they do not compete for the disk with the next run.
 # Coordinators have their default settings, not those that make the tests quick.
 SETTINGS = {
@@ -30,9 +31,19 @@ CLIENT_TIMEOUT_S = 900
 ADMIN_TIMEOUT_S = 120
 
 
+class Reachable(Protocol):
+    """A broker or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 @dataclass
 class Side:
-    """One of the two brokers. `running` is shared and warm; `fresh` starts a new one for a scenario of its own."""
+    """One of the two brokers. `running` is shared and warm; `fresh` starts a new one for a scenario of its own.
+
+    `cluster` starts three new nodes.
+    """
 
     name: str
     scratch: Path
@@ -51,7 +62,7 @@ class Side:
     def fresh(self) -> Iterator[RunningBroker]:
         data_dir = self.scratch / f"{self.name}-{next(self._numbers)}" / "data"
         start = (
-            run_kafka(data_dir, set=SETTINGS)
+            run_kafka(data_dir, set=SETTINGS, as_shipped=True)
             if self.name == "kafka"
             else run_ottla(data_dir, set=SETTINGS, command=[str(OTTLA)])
         )
@@ -60,6 +71,15 @@ class Side:
                 yield broker
         finally:
             shutil.rmtree(data_dir.parent, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def cluster(self) -> Iterator[RunningCluster]:
+        folder = self.scratch / f"{self.name}-cluster-{next(self._numbers)}"
+        try:
+            with run_cluster(self.name, folder) as cluster:
+                yield cluster
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def topic(self, broker: RunningBroker, partitions: int = 1) -> Iterator[str]:
@@ -76,7 +96,7 @@ class Side:
         yield name
         admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
 
-    def client(self, role: str, broker: RunningBroker, topic: str, **spec: object) -> dict[str, float]:
+    def client(self, role: str, broker: Reachable, topic: str, **spec: object) -> dict[str, float]:
         """Runs a client process and returns what it measured."""
         asked = json.dumps({"bootstrap": broker.bootstrap, "topic": topic, "partitions": 1, **spec})
         done = subprocess.run(

@@ -7,6 +7,7 @@ Processes are ended by their pid.
 import base64
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.interop.kafka_jars import ensure_jars, java_command, why_no_jars
+from tests.interop.kafka_jars import QUICK_JVM, ensure_jars, java_command, why_no_jars
 from tests.interop.wire import answers_metadata
 
 START_TIMEOUT_S = 60.0
@@ -46,22 +47,27 @@ class RunningBroker:
             raise RuntimeError(f"{self.name} is not running")
         return self.process.pid
 
-    def start(self) -> None:
-        """Returns when the broker serves; `start_seconds` is the time that it took."""
-        began = time.monotonic()
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Starts the process, and does not wait until the broker serves."""
         with self.log_path.open("ab") as log:
-            log_from = log.tell()
             self.process = subprocess.Popen(
                 self.command_for(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
+        return self.process
+
+    def start(self) -> None:
+        """Returns when the broker serves; `start_seconds` is the time that it took."""
+        began = time.monotonic()
+        log_from = self.log_path.stat().st_size if self.log_path.exists() else 0
+        process = self.launch()
         while time.monotonic() < began + START_TIMEOUT_S:
             bootstrap = self.find_bootstrap(self._log_since(log_from), self.port)
             if bootstrap is not None:
                 self.start_seconds = time.monotonic() - began
                 self.bootstrap, self.port = bootstrap, int(bootstrap.rpartition(":")[2])
                 return
-            if self.process.poll() is not None:
-                code, self.process = self.process.returncode, None
+            if process.poll() is not None:
+                code, self.process = process.returncode, None
                 raise RuntimeError(
                     f"{self.name} ended with code {code} before it was ready:\n{self.log_tail()}"
                 )
@@ -154,9 +160,17 @@ def run_ottla(
 
 @contextlib.contextmanager
 def run_kafka(
-    data_dir: Path, *, set: Mapping[str, str] | None = None, port: int = 0, heap: str = "1g"
+    data_dir: Path,
+    *,
+    set: Mapping[str, str] | None = None,
+    port: int = 0,
+    as_shipped: bool = False,
+    jvm: Sequence[str] = ("-Xms512m", "-Xmx512m"),
 ) -> Iterator[RunningBroker]:
-    """Apache Kafka, one node in KRaft mode, likewise. Raises RuntimeError if its jars are not available."""
+    """Apache Kafka, one node in KRaft mode, likewise. Raises RuntimeError if its jars are not available.
+
+    Its JVM is set up for a quick start, or `as_shipped`, for comparisons of speed.
+    """
     libs = ensure_jars()
     if libs is None:
         raise RuntimeError(f"Apache Kafka cannot run here: {why_no_jars()}")
@@ -167,21 +181,12 @@ def run_kafka(
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_storage = (
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={cluster_id}",
-            "-c",
-            str(config),
-        )
-        subprocess.run(java_command(libs, *format_storage), check=True, capture_output=True)
+        subprocess.run(format_kafka(libs, config, new_cluster_id()), check=True, capture_output=True)
 
     def command_for(_: int) -> list[str]:
-        # The collector settings of Kafka's own start script.
-        jvm = (f"-Xms{heap}", f"-Xmx{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-        tuning = ("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
-        return java_command(libs, "kafka.Kafka", str(config), jvm=(*jvm, *tuning, "-Djava.awt.headless=true"))
+        if as_shipped:
+            return serve_kafka(libs, config, "1g")
+        return java_command(libs, "kafka.Kafka", str(config), jvm=(*jvm, *QUICK_JVM))
 
     def find_bootstrap(_: str, port: int) -> str | None:
         bootstrap = f"127.0.0.1:{port}"
@@ -191,6 +196,25 @@ def run_kafka(
         RunningBroker("kafka", data_dir, _log_path(data_dir), command_for, find_bootstrap, port)
     ) as broker:
         yield broker
+
+
+def new_cluster_id() -> str:
+    """It never begins with "-", as Kafka's: a command would take it for an option."""
+    return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
+def format_kafka(libs: Path, config: Path, cluster_id: str) -> list[str]:
+    """The command that formats the directories of an Apache Kafka node."""
+    return java_command(
+        libs, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config)
+    )
+
+
+def serve_kafka(libs: Path, config: Path, heap: str) -> list[str]:
+    """The command that runs an Apache Kafka node, with the collector settings of Kafka's own start script."""
+    jvm = (f"-Xms{heap}", f"-Xmx{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+    tuning = ("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
+    return java_command(libs, "kafka.Kafka", str(config), jvm=(*jvm, *tuning, "-Djava.awt.headless=true"))
 
 
 @contextlib.contextmanager
@@ -208,12 +232,19 @@ def _log_path(data_dir: Path) -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that are free at the moment."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Different ports that are free at the moment.
+
+    They are below those that the system gives to outgoing connections: a server that takes seconds to start would find
+    such a port in use by then.
+    """
+    chosen: list[int] = []
+    generator = random.SystemRandom()
+    while len(chosen) < count:
+        port = generator.randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            if port not in chosen:
+                chosen.append(port)
+    return chosen
 
 
 def _kafka_properties(data_dir: Path, port: int, controller_port: int) -> dict[str, str]:

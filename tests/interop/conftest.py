@@ -5,17 +5,21 @@ proves the test itself.
 """
 
 import contextlib
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.interop.brokers import RunningBroker, run_kafka, run_ottla
+from tests.interop.class_archive import ensure_class_archive
+from tests.interop.clusters import Cluster
 from tests.interop.foreign_members import ForeignMembers
 from tests.interop.group_clients import GROUP_BROKER, Members
 from tests.interop.kafka_jars import ensure_jars, why_no_jars
 from tests.interop.transaction_clients import TRANSACTION_BROKER
 
+SMALL_DISK = "size=12m"
 BrokerStarter = Callable[..., contextlib.AbstractContextManager[RunningBroker]]
 
 
@@ -50,6 +54,7 @@ def kafka_libs() -> Path:
     libs = ensure_jars()
     if libs is None:
         pytest.skip(why_no_jars())
+    ensure_class_archive()
     return libs
 
 
@@ -140,19 +145,41 @@ def starter_of(kind: str) -> BrokerStarter:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failed test shows the log of its broker."""
+    """A failed test shows the logs of its brokers."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     for broker in getattr(item, "funcargs", {}).values():
         if report.failed and isinstance(broker, RunningBroker):
             report.sections.append((f"output of {broker.name}", broker.log_tail()))
+        if report.failed and isinstance(broker, Cluster):
+            report.sections += [(f"output of {node}", node.log_tail()) for node in broker.nodes.values()]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the measured latencies (`test_groups_latency`), which no test asserts as absolute values."""
+    """Prints the measured latencies, which no test asserts as absolute values."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     lines = [str(text) for report in reports for name, text in report.user_properties if name == "latency"]
     if lines:
-        terminalreporter.section("latency of a consumer in a group, ottla and kafka in the same run")
+        terminalreporter.section("measured in this run (not asserted)")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts file systems of a few megabytes; the test is skipped if that is not permitted."""
+    mounted: list[Path] = []
+
+    def mount(name: str) -> Path:
+        path = tmp_path / name
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", SMALL_DISK, "tmpfs", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", str(path)], check=True)

@@ -21,8 +21,11 @@ COORDINATES = (
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 LOG4J_CONFIG = Path(__file__).parent / "java" / "log4j2.properties"
 FETCH_TIMEOUT_S = 600
-# A tool runs for a second: a small heap, one collector thread and the quick compiler start it fastest.
-TOOL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# One collector thread and the quick compiler: a tool runs for a second, and a node in a test does little.
+QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+TOOL_JVM = ("-Xmx256m", *QUICK_JVM)
+# Kafka's classes, parsed and verified: with them a tool needs half the processor time (tests/interop/class_archive.py).
+CLASS_ARCHIVE = CACHE / f"classes-{KAFKA_VERSION}.jsa"
 
 
 def ensure_jars() -> Path | None:
@@ -40,7 +43,10 @@ def java_command(
     libs: Path, main_class: str, *args: str, classpath: str = "", jvm: tuple[str, ...] = TOOL_JVM
 ) -> list[str]:
     """The command line that runs one of Kafka's classes (or, with `classpath`, one of ours beside them)."""
-    path = f"{classpath}:{libs}/*" if classpath else f"{libs}/*"
+    path = f"{libs}/*:{classpath}" if classpath else f"{libs}/*"
+    if jvm[-len(QUICK_JVM) :] == QUICK_JVM and CLASS_ARCHIVE.exists():
+        # An archive that does not fit is ignored; the JVM would print a warning to the standard output.
+        jvm += (f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
     return ["java", *jvm, f"-Dlog4j2.configurationFile={LOG4J_CONFIG}", "-cp", path, main_class, *args]
 
 

@@ -3,39 +3,16 @@
 import contextlib
 import os
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.interop.librdkafka import create_topic, produce_values, read_records, wait_until
 
-SMALL_DISK = "size=12m"
 VALUE = bytes(200_000)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts file systems of a few megabytes; the test is skipped if that is not permitted."""
-    mounted: list[Path] = []
-
-    def mount(name: str) -> Path:
-        path = tmp_path / name
-        path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", SMALL_DISK, "tmpfs", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-        mounted.append(path)
-        return path
-
-    yield mount
-    for path in mounted:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 def fill_up(broker: RunningBroker, topic: str, partition: int = 0) -> None:

@@ -123,7 +123,7 @@ def two_brokers(
     folder = tmp_path_factory.mktemp("latency")
     with (
         run_ottla(folder / "ottla", set=SETTINGS) as ottla,
-        run_kafka(folder / "kafka", set=SETTINGS) as kafka,
+        run_kafka(folder / "kafka", set=SETTINGS, as_shipped=True) as kafka,
     ):
         yield ottla, kafka
 

@@ -208,5 +208,7 @@ def test_fetch_sessions_of_very_many_partitions_use_bounded_memory(
                 client = stack.enter_context(WireClient(broker.bootstrap, timeout_s=120.0))
                 client.ask(fetch)
         neighbour.wait_for_requests()
-    assert neighbour.peak_kb - neighbour.before_kb < 300_000
-    assert neighbour.after_kb - neighbour.before_kb < 200_000
+    # One session of that size fits into the cache and takes about 50 MB; 20 would take a gigabyte. The rest was used by
+    # requests and responses: it is free, but not all of it is returned to the system (100 to 150 MB in repeated runs).
+    assert neighbour.peak_kb - neighbour.before_kb < 400_000
+    assert neighbour.after_kb - neighbour.before_kb < 300_000

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.interop.conftest import kafka_libs, shared_brokers, starter_of, topic_name  # noqa: F401
 from tests.pipeline.archive_jars import spark_class_path
+from tests.pipeline.quick_start import quick_environment
 
 from ottla.pipeline.stage import ClusterSettings, Context
 
@@ -23,6 +24,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:pyspark.*")
     config.addinivalue_line("filterwarnings", "ignore::FutureWarning:pyspark.*")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of every JVM and every Python of Spark."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in quick_environment(tmp_path_factory.mktemp("python")).items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,12 +22,14 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.cdc.mysql.mariadb_server import PASSWORD, USER, MariaDb
+from tests.pipeline.quick_start import JAVA_OPTIONS
 from tests.pipeline.spark_cluster import SparkCluster, kill_group, started
 
 from ottla.pipeline.archive.store import Archive
 
 READ_TIMEOUT_S = 60
 ROWS = 40
+KINDS = ("driver", "executor", "broker")
 
 PIPELINE = """\
 name = "whole"
@@ -44,6 +46,7 @@ interval = "500 milliseconds"
 "spark.sql.shuffle.partitions" = 2
 "spark.driver.memory" = "700m"
 "spark.executor.memory" = "600m"
+"spark.executor.extraJavaOptions" = "{executor_options}"
 "spark.driver.host" = "127.0.0.1"
 "spark.driver.bindAddress" = "127.0.0.1"
 "spark.task.maxFailures" = 20
@@ -137,6 +140,7 @@ class World:
             database_port=self.database.port,
             user=USER,
             password=PASSWORD,
+            executor_options=JAVA_OPTIONS,
         )
         (self.folder / "pipeline.toml").write_text(text)
 
@@ -191,8 +195,8 @@ class World:
                 self.start_driver()
             time.sleep(0.1)
 
-    def fault(self, chance: random.Random) -> None:
-        kind = chance.choice(["driver", "executor", "broker"])
+    def fault(self, kind: str, chance: random.Random) -> None:
+        """Kills the process of one of KINDS, and starts it again. Spark's worker restarts an executor."""
         self.faults.append(kind)
         if kind == "driver":
             self.kill_driver()

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ class SparkCluster:
     def _run(self, name: str, kind: str, *arguments: str) -> None:
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

@@ -10,6 +10,7 @@ from tests.pipeline.archiving import (
     BEGIN_MS,
     MINUTE_MS,
     data_files,
+    error_with,
     make_topic,
     produce,
     run_all,
@@ -18,6 +19,7 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.pipeline.archive.merge import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
+from ottla.pipeline.archive.stage import ArchiveSink
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table, register_views
 from ottla.pipeline.archive.verification import verify
@@ -53,11 +55,11 @@ def test_records_are_archived_by_topic_date_and_hour_and_small_files_are_merged(
     )
 
     now_ms = END_MS + 60 * MINUTE_MS + CLOSED_AFTER_MS
-    assert [(one.before, one.after) for one in merge(spark, stage.path, now_ms)] == [(2, 1)] * HOURS
-    assert merge(spark, stage.path, now_ms) == []
+    assert [(one.before, one.after) for one in merge(spark, stage.path, lambda: now_ms)] == [(2, 1)] * HOURS
+    assert merge(spark, stage.path, lambda: now_ms) == []
     assert len(data_files(tmp_path)) == 3 * HOURS
     assert verify(spark, context.cluster, stage.path, deep=True).is_whole
-    merge(spark, stage.path, now_ms + KEEP_SUPERSEDED_MS)
+    merge(spark, stage.path, lambda: now_ms + KEEP_SUPERSEDED_MS)
     assert len(data_files(tmp_path)) == HOURS
 
     assert register_views(spark, {"archive": stage.path}) == ["archive", topic_name]
@@ -93,6 +95,32 @@ def test_offsets_without_records_are_covered_and_a_new_checkpoint_continues_afte
     values = archive_table(spark, stage.path, topic_name).orderBy("offset").select("value").collect()
     assert [bytes(row.value) for row in values] == [b"kept"] * 3 + [b"later"]
     assert verify(spark, context.cluster, stage.path, deep=True).is_whole
+
+
+def test_a_stage_does_not_repeat_offsets_that_another_stage_archived(
+    spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, 1)
+    stage = sink(context, topic_name)
+    other = ArchiveSink("other", stage.settings, context)
+    for one in (stage, other):
+        produce(broker.bootstrap, topic_name, some_records(30, partitions=1))
+        run_all(spark, one)
+    produce(broker.bootstrap, topic_name, some_records(30, partitions=1))
+
+    archive = Archive.at(stage.path)
+    before = archive.load().number
+    folder = context.checkpoint(stage.name)
+    with error_with(f"{topic_name}-0 offset 30 to 59 is archived already", f"checkpoint file://{folder}"):
+        run_all(spark, stage)
+    # It has not claimed the topic, so the other could still run.
+    assert archive.load().number == before
+    assert verify(spark, context.cluster, stage.path, deep=True).is_whole
+
+    Path(folder).rename(f"{folder}-old")
+    run_all(spark, stage)
+    assert verify(spark, context.cluster, stage.path, deep=True).is_whole
+    assert archive_table(spark, stage.path).count() == 90
 
 
 def test_hadoops_file_systems_behave_as_a_local_folder(spark: SparkSession, tmp_path: Path) -> None:

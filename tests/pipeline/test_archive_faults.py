@@ -3,16 +3,20 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import data_files, error_with, make_topic, produce, run_all, sink, some_records
 
+from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.lag import archive_lag, warnings
+from ottla.pipeline.archive.manifest import DataFile
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
+from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.stage import Context
 
 
@@ -93,7 +97,7 @@ def test_records_that_are_deleted_before_they_are_archived_are_reported(
 
     at = f"{topic_name}-0"
     said = f"20 offsets of {at} were deleted before they were archived."
-    assert warnings(archive_lag(context.cluster, [topic_name], Archive.at(stage.path).load())) == [said]
+    assert warnings(archive_lag(context.cluster, [topic_name], Archive.at(stage.path).load().ends)) == [said]
     assert [finding.what for finding in stage.check()] == [said]
     with error_with(at, "50", "70"):
         run_all(spark, stage)
@@ -102,3 +106,34 @@ def test_records_that_are_deleted_before_they_are_archived_are_reported(
     assert report.sentences()[0] == f"{at} offset 50 to 69: deleted by the topic before it was archived."
     assert len(report.findings) == 1
     assert archive_table(spark, stage.path).count() == 80
+
+
+def test_records_that_are_deleted_while_a_batch_reads_are_a_hole(
+    spark: SparkSession,
+    broker: RunningBroker,
+    context: Context,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_topic(broker.bootstrap, topic_name, 1, retention_ms="1000000000000")
+    produce(broker.bootstrap, topic_name, some_records(20, partitions=1))
+    write_files = batch_writer._write_files
+
+    def losing(archive: Archive, rows: DataFrame, name: str, tasks: int) -> tuple[DataFile, ...]:
+        files = write_files(archive, rows.where("offset < 5 or offset >= 15"), name, tasks)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        (deleted,) = admin.delete_records([TopicPartition(topic_name, 0, 15)]).values()
+        deleted.result(30)
+        return files
+
+    monkeypatch.setattr(batch_writer, "_write_files", losing)
+    stage = sink(context, topic_name, fail_on_data_loss=False)
+    run_all(spark, stage)
+    assert Archive.at(stage.path).load().ranges == (
+        OffsetRange(topic_name, 0, 0, 5),
+        OffsetRange(topic_name, 0, 15, 20),
+    )
+    report = verify(spark, context.cluster, stage.path)
+    assert [str(finding) for finding in report.findings] == [
+        f"{topic_name}-0 offset 5 to 14: deleted by the topic before it was archived."
+    ]

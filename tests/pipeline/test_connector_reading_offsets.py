@@ -233,6 +233,8 @@ def test_a_topic_that_was_created_again_is_noticed_even_if_it_has_grown_as_long(
     with pytest.warns(UserWarning, match=message):
         following = lenient.latestOffset(end, ReadAllAvailable())
     assert offsets(following) == {topic: {"0": 20, "1": 20}}
+    # All records of the new topic are new.
+    assert read(lenient, end, following) == [OffsetRange(topic, 0, 0, 20), OffsetRange(topic, 1, 0, 20)]
     assert lenient.latestOffset(following, ReadAllAvailable()) == following
 
 

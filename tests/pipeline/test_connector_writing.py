@@ -183,6 +183,23 @@ def test_a_changed_secret_or_limit_is_the_same_plan_to_the_sink(spark: SparkSess
     assert plan(minPartitions="4") != plan(minPartitions="5")
 
 
+def test_a_changed_function_is_another_plan_to_the_sink(spark: SparkSession) -> None:
+    def plan(factor: int, moved_to: int) -> str:
+        def scaled(value: str) -> str:
+            return value * factor
+
+        def moved(batches: Any) -> Any:
+            for batch in batches:
+                yield batch.assign(key=moved_to)
+
+        rows = stream(spark).withColumn("value", F.udf(scaled, useArrow=False)("value")).select("value")
+        rows = rows.mapInPandas(moved, "value string, key int").repartition(3, "key")
+        return fingerprint(operators_of(rows))
+
+    assert plan(1, 1) == plan(1, 1)
+    assert len({plan(1, 1), plan(2, 1), plan(1, 2)}) == 3
+
+
 def test_adaptive_execution_of_streams_is_rejected(spark: SparkSession) -> None:
     setting = "spark.sql.adaptive.streaming.stateless.enabled"
     spark.conf.set(setting, "true")

@@ -8,15 +8,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.interop.brokers import RunningBroker
-from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for
+from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for, wait_until_stable
 
 from ottla.pipeline.errors import PipelineError, RetriableError
-from ottla.pipeline.spark.sink.exactly_once_writers import Committed, verify_markers
+from ottla.pipeline.spark.sink.exactly_once_writers import Committed, mark_first_batch, verify_markers
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 from ottla.pipeline.spark.sink.producer import RecordProducer
+from ottla.pipeline.spark.sink.producer_pool import PooledProducer
 
 
 class Sink:
@@ -40,6 +41,11 @@ class Sink:
         """A commit is answered before the transaction ends in its partitions, so its marker may come a little later."""
         wait_for(lambda: partition in self.markers.snapshot().markers, seconds=30)
         return self.markers.snapshot()
+
+    def delete_markers(self) -> None:
+        topic = self.markers.topic
+        self.markers.admin.delete_topics([topic])[topic].result(30)
+        wait_for(lambda: self.markers.snapshot().markers == {}, seconds=30)
 
     def numbers(self, isolation: str = "read_committed") -> list[int]:
         return numbers(self.bootstrap, self.topic, isolation)
@@ -83,13 +89,43 @@ def test_a_batch_that_was_committed_is_skipped_when_it_runs_again(sink: Sink) ->
 
 
 def test_a_commit_that_becomes_visible_after_the_snapshot_is_checked_too(sink: Sink) -> None:
+    sink.task(0, partition=1).run(rows(range(10)))
+    sink.snapshot_with(1)
     same_batch, older_batch = sink.task(1, plan="another"), sink.task(0, run="restarted")
-    sink.task(1).run(rows(range(2500)))
+    sink.task(1).run(rows(range(10, 2500)))
     with pytest.raises(PipelineError, match=r"was written in part .* by the plan plan"):
         same_batch.run(rows(range(2500)))
     with pytest.raises(PipelineError, match="has batch 1 of this query already"):
         older_batch.run(rows(range(2500)))
     assert sink.numbers() == list(range(2500))
+
+
+def test_markers_that_were_deleted_stop_the_sink_instead_of_repeating_a_batch(sink: Sink) -> None:
+    for batch in (0, 1):
+        sink.task(batch).run(rows(range(3 * batch, 3 * batch + 3)))
+    sink.delete_markers()
+    with pytest.raises(PipelineError, match="has no markers, and the query would write batch 1") as rejected:
+        sink.task(1, run="restarted").run(rows(range(3, 6)))
+    assert 'resetSink="query@1"' in rejected.value.remedy
+    assert sink.numbers() == list(range(6))
+
+
+def test_a_first_batch_without_rows_is_marked_so_that_the_next_one_is_written(sink: Sink) -> None:
+    for _ in range(2):
+        mark_first_batch(sink.options, 0, [], sink.markers.snapshot())
+    sink.task(1).run(rows(range(10)))
+    assert sink.numbers() == list(range(10))
+    # Nor does it hide that the markers are lost.
+    sink.delete_markers()
+    mark_first_batch(sink.options, 2, [], sink.markers.snapshot())
+    assert sink.markers.snapshot().markers == {}
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_marker_topic_whose_markers_expire_is_rejected(sink: Sink, policy: str) -> None:
+    create_topic(sink.bootstrap, marker_topic_name(f"sink-{sink.topic}"), cleanup_policy=policy)
+    with pytest.raises(PipelineError, match=f"has cleanup.policy={policy}.*Set cleanup.policy=compact"):
+        sink.task(0)
 
 
 def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
@@ -192,6 +228,24 @@ def test_a_transaction_that_outlasts_its_time_says_so_and_what_to_do(
     assert sink.numbers() == []
     sink.task(0, is_retry=True).run(rows(range(20)))
     assert sorted(sink.numbers()) == list(range(20))
+
+
+def test_a_writer_that_dies_in_its_transaction_holds_readers_only_until_the_timeout(
+    broker: RunningBroker, topic_name: str
+) -> None:
+    create_topic(broker.bootstrap, topic_name, partitions=1)
+    sink = Sink(broker.bootstrap, topic_name, **{"transaction.timeout.ms": "1000"})
+    dead = PooledProducer((), sink.options, f"sink-{topic_name}-0")
+    dead.producer.begin_transaction()
+    dead.records.put([(topic_name, b"1")])
+    assert dead.producer.flush(30) == 0
+    after = RecordProducer({"bootstrap.servers": broker.bootstrap})
+    after.put([(topic_name, b"2")])
+    assert after.producer.flush(30) == 0
+    # The broker looks for such transactions every ten seconds.
+    wait_until_stable(broker.bootstrap, topic_name, [0], seconds=60)
+    assert sink.numbers() == [2]
+    dead.discard()
 
 
 def test_a_timeout_that_the_cluster_does_not_allow_is_an_error(sink: Sink) -> None:

@@ -18,6 +18,9 @@ def test_the_tour_shows_everything_and_ends_cleanly(tmp_path: Path) -> None:
         assert '"total"' in ottla("consume", "orders", "--bootstrap", bootstrap, "--count", "1")
         assert "error.reason" in ottla("consume", "orders-dead", "-b", bootstrap, "--count", "1", "--json")
         assert tour.end(signal.SIGINT) == 0
+        assert "Stopped: " in tour.text()
+        assert "Exception" not in tour.text()
+        assert "Traceback" not in tour.text()
     left = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
 

@@ -1,5 +1,6 @@
 """A pipeline from `init` to `sql`, as a person types it, on a real broker and real Spark."""
 
+import http.client
 import json
 import signal
 import time
@@ -11,6 +12,7 @@ from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
 from tests.pipeline.pipeline_command import TIMEOUT_S, Running, ottla, ottla_asking, running
 from tests.pipeline.transforming import read_topic
+from tests.pipeline.written_topics import wait_for
 
 from ottla.pipeline.stage import Context
 
@@ -48,7 +50,9 @@ def ids(broker: RunningBroker, topic: str) -> list[int]:
     return sorted(json.loads(record.value or b"")["id"] for record in read_topic(broker.bootstrap, topic))
 
 
-def test_from_init_through_a_submitted_run_to_a_query_in_sql(folder: Path, own_broker: RunningBroker) -> None:
+def test_from_init_through_a_submitted_run_to_a_query_in_sql(
+    spark: SparkSession, folder: Path, own_broker: RunningBroker
+) -> None:
     at = ("--file", str(folder))
     spool(folder, "more.jsonl", GOOD % 3, "this is no order", GOOD % 4)
     assert "no errors found" in ottla("pipeline", "validate", *at)
@@ -66,7 +70,8 @@ def test_from_init_through_a_submitted_run_to_a_query_in_sql(folder: Path, own_b
         ("orders", 0, 0),
         ("archive", 0, 0),
     ]
-    asked = ottla("pipeline", "sql", "select count(*) n, max(value) v from archive", "--json", *at)
+    query = "select count(*) n, max(value) v from archive"
+    asked = ottla_asking(spark, "pipeline", "sql", query, "--json", *at)
     (row,) = [json.loads(line) for line in asked.splitlines()]
     assert (row["n"], row["v"][:8]) == (5, '{"id": 4')
 
@@ -96,18 +101,32 @@ def test_the_command_of_spark_submit_is_printed_for_another_cluster(folder: Path
 def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
     folder: Path, own_broker: RunningBroker, tmp_path: Path
 ) -> None:
-    with running(tmp_path / "output", "pipeline", "run", "--plain", "--file", str(folder)) as run:
+    arguments = ("--plain", "--metrics", "127.0.0.1:0", "--file", str(folder))
+    with running(tmp_path / "output", "pipeline", "run", *arguments) as run:
         wait_for_rows(run, "orders", 2)
         wait_for_rows(run, "archive", 2)
+        wait_for(lambda: status_of(run, "/readyz") == 200)
         so_far = len(run.text())
         own_broker.kill()
         spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
         run.wait_for(": waiting: ", "Next attempt in", since=so_far)
+        wait_for(lambda: status_of(run, "/readyz") == 503)
+        assert status_of(run, "/healthz") == 200
         own_broker.start()
         wait_for_rows(run, "orders", 49)
         assert run.end(signal.SIGTERM) == 0
         assert "Stopped: " in run.text()
     assert ids(own_broker, "orders") == list(range(1, 50))
+
+
+def status_of(run: Running, path: str) -> int:
+    address = run.text().partition("Health: http://")[2].partition("/")[0]
+    connection = http.client.HTTPConnection(address, timeout=30)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def wait_for_rows(run: Running, stage: str, count: int) -> None:

@@ -37,7 +37,7 @@ def test_an_archive_is_loaded_as_it_was_and_a_second_run_adds_nothing(
     whole = reload_of(context, "whole", to=back, max_offsets_per_batch=150)
     assert list(whole.check()) == []
     run_all(spark, whole)
-    merge(spark, archive.path, END_OF_RECORDS_MS)
+    merge(spark, archive.path, lambda: END_OF_RECORDS_MS)
     # What is archived later is not part of a load that was planned before.
     produce(broker.bootstrap, topic_name, some_records(10))
     run_all(spark, archive)

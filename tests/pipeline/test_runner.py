@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from pyspark import cloudpickle
@@ -11,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.errors import PipelineError, RetriableError
+from ottla.admin.signal_flag import SignalFlag
+from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.progress import Progress
+from ottla.pipeline.restarts import ONCE, policy_of
 from ottla.pipeline.runner import StageRun, check_spark, run_stages
 from ottla.pipeline.stage import Finding
 
@@ -85,6 +86,7 @@ def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     spark.dataSource.register(FailingDataSource)
     attempts: list[int] = []
+    written: list[int] = []
 
     def count(rows: DataFrame, batch: int) -> None:
         assert rows.count() == ROWS
@@ -97,6 +99,10 @@ def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
     def raising(rows: DataFrame, batch: int) -> None:
         raise ZeroDivisionError("by nothing")
 
+    def taken_over(rows: DataFrame, batch: int) -> None:
+        written.append(batch)
+        raise PermanentStageError("Another run writes these rows.", "Run only one.")
+
     stages = [
         NumbersStage("good", tmp_path, "", count),
         NumbersStage("planning", tmp_path, "planning", count),
@@ -104,8 +110,10 @@ def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
         NumbersStage("passing", tmp_path, "", once_away),
         NumbersStage("raising", tmp_path, "", raising),
     ]
-    runs = {stage.name: StageRun(stage.name, stage, attempts_max=5) for stage in stages}
-    assert not run_stages(spark, [list(runs.values())], {"availableNow": True}, Silent(), Event())
+    runs = {stage.name: StageRun(stage.name, stage, ONCE) for stage in stages}
+    behind = NumbersStage("behind", tmp_path, "", taken_over)
+    runs["behind"] = StageRun("behind", behind, policy_of(-1), is_required=False)
+    assert not run_stages(spark, [list(runs.values())], {"availableNow": True}, Silent(), SignalFlag())
     assert (runs["good"].state, runs["good"].rows) == ("done", ROWS), runs["good"].note
     assert (runs["planning"].state, runs["planning"].note) == ("failed", "The folder is gone. Bring it back.")
     assert (runs["reading"].state, runs["reading"].note) == (
@@ -115,4 +123,6 @@ def test_a_stage_that_fails_reports_one_sentence_and_the_others_continue(
     assert runs["raising"].state == "failed"
     assert runs["raising"].note.startswith("ZeroDivisionError: by nothing")
     assert (runs["passing"].state, attempts) == ("done", [0, 0])
+    assert (runs["behind"].state, written) == ("failed", [0])
+    assert runs["behind"].note == "Another run writes these rows. Run only one."
     check_spark(spark, ValueError("Spark is still there"))

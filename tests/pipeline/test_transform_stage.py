@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.interop.librdkafka import wait_until
-from tests.pipeline.connector_topics import Sent, Topics
+from tests.pipeline.connector_topics import Sent, Topics, values
 from tests.pipeline.transforming import read_topic, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
@@ -272,6 +272,28 @@ def test_a_driver_killed_with_half_a_batch_committed_leaves_every_input_once(
     ]
     assert {record.value for record in bad} == {b"bad"}
     assert all(record.headers["error.reason"].startswith(b"ValueError: invalid") for record in bad)
+
+
+def test_records_deleted_before_they_were_read_stop_a_transform_unless_it_allows_loss(
+    spark: SparkSession, context: Context, topics: Topics, topic_name: str
+) -> None:
+    raw, to = f"{topic_name}-raw", f"{topic_name}-to"
+    for topic in (raw, to):
+        topics.create(topic)
+    (context.folder / "copy.sql").write_text("select key, value, _origin from raw")
+    table = {"source": raw, "to": to, "sql": "copy.sql"}
+    topics.produce(raw, values(4))
+    run_once(spark, transform_in(context, **table))
+    topics.produce(raw, values(6, start=4))
+    topics.delete_before(raw, 7)
+    with pytest.raises(StreamingQueryException) as failed:
+        run_once(spark, transform_in(context, **table))
+    sentence = summarize(failed.value).sentence
+    assert "4 to 6 were deleted before they were read" in sentence
+    assert "fail_on_data_loss = false" in sentence
+    run_once(spark, transform_in(context, **table, fail_on_data_loss=False))
+    made = [record.value for record in read_topic(context.cluster.bootstrap, to)]
+    assert made == [b"0", b"1", b"2", b"3", b"7", b"8", b"9"]
 
 
 def test_validation_reports_what_would_stop_a_transform(

@@ -38,8 +38,12 @@ def records(bootstrap: str, topic: str, isolation: str = "read_committed") -> li
     return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
-def wait_until_stable(bootstrap: str, topic: str, partitions: Iterable[int], seconds: float = 5.0) -> None:
-    """The response to a commit or abort comes before it is visible in the partitions; an open transaction never is."""
+def wait_until_stable(bootstrap: str, topic: str, partitions: Iterable[int], seconds: float = 60.0) -> None:
+    """Waits until all records before the present end are visible, or skipped because they are aborted.
+
+    The response to a commit or abort comes before it is visible in the partitions. An abandoned transaction stays open
+    until its timeout.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def ends(isolation: IsolationLevel) -> list[int]:
@@ -47,9 +51,15 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: Iterable[int], sec
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=30)
         return [answer.result().offset for answer in answers.values()]
 
-    end = ends(IsolationLevel.READ_UNCOMMITTED)
+    present = ends(IsolationLevel.READ_UNCOMMITTED)
     deadline = time.monotonic() + seconds
-    while ends(IsolationLevel.READ_COMMITTED) != end and time.monotonic() < deadline:
+
+    def is_stable() -> bool:
+        stable = ends(IsolationLevel.READ_COMMITTED)
+        return all(offset >= end for offset, end in zip(stable, present, strict=True))
+
+    while not is_stable():
+        assert time.monotonic() < deadline, f"a transaction is still open in {topic} after {seconds} s"
         time.sleep(0.02)
 
 

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
+from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -28,6 +29,10 @@ class UnreachableError(ClusterError):
     """No broker responds."""
 
 
+class UnknownTopicError(ClusterError):
+    """There is no such topic or partition."""
+
+
 class AddressError(ClusterError):
     """An address that the user gave is malformed."""
 
@@ -44,7 +49,10 @@ class Cluster:
         self._properties = dict(properties or {})
         self._last_error = ""
         _connect_to_any(bootstrap)
-        self.admin = AdminClient(self.client_config())
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient(self.client_config())
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
         """The config of a producer, a consumer or an admin client. `settings` have underscores for dots."""
@@ -86,7 +94,7 @@ class Cluster:
                 "Check that it is a Kafka broker, and that its advertised address can be reached from here."
             )
         if error.code() in _UNKNOWN:
-            return ClusterError(f"{what}: no such topic or partition. See: ottla topics list")
+            return UnknownTopicError(f"{what}: no such topic or partition. See: ottla topics list")
         reason = error.str().removeprefix("Broker: ").removeprefix("Local: ")
         return ClusterError(f"{what}: {reason} ({error.name()})")
 

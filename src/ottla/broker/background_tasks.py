@@ -18,9 +18,7 @@ class BackgroundTasks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Starts `work`. Nobody waits for it; an exception is logged."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._start(work)
 
     def run(self, work: "Coroutine[Any, Any, T | Promise[T]]") -> Promise[T]:
         """Starts `work` and returns its result. An exception fails the result, so that no client waits forever."""
@@ -34,7 +32,8 @@ class BackgroundTasks:
             else:
                 result.resolve(value)
 
-        self.start(run())
+        # If the task is cancelled before it has begun, nothing has awaited `work`.
+        self._start(run()).add_done_callback(lambda _: work.close())
         return result
 
     async def close(self) -> None:
@@ -42,6 +41,12 @@ class BackgroundTasks:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -46,13 +46,17 @@ class ClientConnection:
         now_ms: Callable[[], int],
         on_closed: Callable[["ClientConnection"], None],
         memory: RequestMemory | None = None,
+        *,
+        listener_name: str = "",
     ) -> None:
         self.stream = stream
+        self.listener_name = listener_name
+        self.on_disconnect: Callable[[], None] | None = None  # set by a handler that needs to know
         self.last_active_ms = now_ms()
         self.client_software = ("unknown", "unknown")  # name and version, from ApiVersions v3 (KIP-511)
         self.is_closed = False
         self._assembler = assembler
-        self._dispatch = dispatch
+        self.dispatch = dispatch
         self._now_ms = now_ms
         self._on_closed = on_closed
         self._frames: deque[Frame] = deque()
@@ -109,6 +113,8 @@ class ClientConnection:
         self._is_blocked = False
         self._assembler.discard()
         self._serve_the_rest()
+        if self.on_disconnect is not None:
+            self.on_disconnect()
         if self._memory is not None:
             self._memory.forget(self)
         self._on_closed(self)
@@ -143,7 +149,7 @@ class ClientConnection:
         try:
             while self._frames and not self._is_waiting and not self._is_blocked:
                 frame = self._frames.popleft()
-                response = self._dispatch(self, frame)
+                response = self.dispatch(self, frame)
                 if response is None:
                     continue
                 if isinstance(response, Promise):

@@ -8,6 +8,7 @@ from ottla.broker.random_uuid import random_uuid
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.ids import uuid_to_string
+from ottla.storage.directory_creation import create_directory
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.meta_properties import (
     MetaProperties,
@@ -20,10 +21,13 @@ from ottla.storage.meta_properties import (
 )
 
 
-def identify_directories(env: Env, config: BrokerConfig, log_dirs: LogDirs) -> str:
+def identify_directories(
+    env: Env, config: BrokerConfig, log_dirs: LogDirs, *, has_other_nodes: bool = False
+) -> str:
     """Checks that all directories belong to this node of one cluster, and marks new ones. Returns the cluster id.
 
-    Raises UnusableDirectoryError.
+    A single node may begin a cluster with a random id. With other nodes the id must be known before, as all have the
+    same. Raises UnusableDirectoryError.
     """
     metadata_dir = config.metadata_log_dir.rstrip("/")
     if metadata_dir in log_dirs.offline:
@@ -31,6 +35,12 @@ def identify_directories(env: Env, config: BrokerConfig, log_dirs: LogDirs) -> s
         raise UnusableDirectoryError(
             f"the metadata log lies in {metadata_dir}, which is offline ({log_dirs.offline[metadata_dir]}): fix the "
             "disk, or restore the metadata log to another directory and set metadata.log.dir"
+        )
+    if has_other_nodes and log_dirs.known_cluster_id is None:
+        raise UnusableDirectoryError(
+            f"{log_dirs.paths[0]} is not formatted. All nodes of a cluster have the same cluster id: print a new one "
+            "with `ottla format --random-cluster-id`, and run `ottla format --cluster-id ID` with the config of each "
+            "node"
         )
     cluster_id = log_dirs.identify(
         config.node_id,
@@ -51,7 +61,7 @@ def _identify_metadata_dir(env: Env, config: BrokerConfig, log_dirs: LogDirs, cl
     elif disk.exists(f"{path}/{METADATA_PARTITION}"):
         raise missing_identity_error(path)
     else:
-        disk.make_dirs(path)
+        create_directory(disk, path)
         write_meta_properties(disk, path, MetaProperties(cluster_id, node_id, random_uuid(env)))
 
 

@@ -11,7 +11,7 @@ from ottla.protocol.fetch_codec import FetchRequest
 
 
 class DelayedFetch(DelayedResponse):
-    """A fetch that waits for `min_bytes`. It checks offsets first, and reads only if there may be enough.
+    """A full fetch that waits for `min_bytes`. It checks offsets first, and reads only if there may be enough.
 
     `finish` completes `response`.
     """
@@ -30,7 +30,8 @@ class DelayedFetch(DelayedResponse):
         self._is_follower = request.replica_id >= 0
         self._finish = finish
         self._positions = reader.positions()
-        self._epochs = [hosted.leader.leader_epoch for hosted, _ in self._positions]
+        # Under another role the next read answers with an error, or reads another log.
+        self._roles = [hosted.role for hosted, _ in self._positions]
 
     @property
     def keys(self) -> Sequence[tuple[str, int] | UUID]:
@@ -50,12 +51,11 @@ class DelayedFetch(DelayedResponse):
 
     def _may_be_ready(self) -> bool:
         isolation_level, is_follower = self._isolation_level, self._is_follower
-        for (hosted, offset), epoch in zip(self._positions, self._epochs, strict=True):
-            leader = hosted.leader
+        for (hosted, offset), role in zip(self._positions, self._roles, strict=True):
             if (
-                leader.fetch_limit(isolation_level, is_follower=is_follower) > offset
+                role.fetch_limit(isolation_level, is_follower=is_follower) > offset
                 or offset < hosted.log.offsets.start
-                or leader.leader_epoch != epoch
+                or hosted.role is not role
                 or hosted.is_closed
                 or hosted.failure is not None
             ):
@@ -63,15 +63,21 @@ class DelayedFetch(DelayedResponse):
         return False
 
 
-class LargeDelayedFetch(DelayedResponse):
-    """A fetch of very many partitions: it waits until `max_wait_ms` is over, and is read again only then."""
+class DelayedSessionFetch(DelayedResponse):
+    """A fetch that waits until its ready set has enough. It watches the set, not the partitions.
 
-    def __init__(self, response: Promise[Any], read_again: Callable[[], None]) -> None:
+    `try_again` reads the ready partitions, and returns whether it has responded or does so later.
+    """
+
+    def __init__(
+        self, response: Promise[Any], try_again: Callable[[], bool], respond: Callable[[], None]
+    ) -> None:
         super().__init__(response)
-        self._read_again = read_again
+        self._try_again = try_again
+        self._respond = respond
 
     def try_complete(self, now_ms: int) -> bool:
-        return False
+        return self._try_again()
 
     def on_expire(self, now_ms: int) -> None:
-        self._read_again()
+        self._respond()

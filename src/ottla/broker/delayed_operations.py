@@ -43,9 +43,7 @@ class DelayedOperations:
         """Tries the operations that watch a key for which `notify` was called."""
         while self._changed:
             changed, self._changed = self._changed, {}
-            now_ms = self._now_ms()
-            for key in changed:
-                self._purgatory.check(key, now_ms)
+            self._purgatory.check(changed, self._now_ms())
 
     def cancel(self, operation: Operation) -> None:
         self._purgatory.cancel(operation)

@@ -4,18 +4,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.delayed_response import DelayedResponse
-from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.hosted_partition import Appended, HostedPartition
 from ottla.broker.promise import Promise
 from ottla.model.errors import ErrorCode, KafkaError
 
 
 class DelayedProduce(DelayedResponse):
-    """`finish` completes `response`. It gets the errors of the partitions that failed."""
+    """Waits for the leaderships under which the records were appended: if one ends, its records may be lost.
+
+    `finish` completes `response`. It gets the errors of the partitions that failed.
+    """
 
     def __init__(
         self,
         response: Promise[Any],
-        waiting: list[tuple[HostedPartition, int]],
+        waiting: list[Appended],
         finish: Callable[[dict[HostedPartition, KafkaError]], None],
     ) -> None:
         super().__init__(response)
@@ -25,18 +28,15 @@ class DelayedProduce(DelayedResponse):
 
     def try_complete(self, now_ms: int) -> bool:
         still_waiting = []
-        for partition, required_offset in self._waiting:
+        for appended in self._waiting:
             try:
-                if partition.failure is not None:
-                    raise partition.failure
-                if partition.is_closed:
-                    raise KafkaError(
-                        ErrorCode.unknown_topic_or_partition, f"{partition.topic_partition} was deleted"
-                    )
-                if not partition.leader.is_acknowledged(required_offset):
-                    still_waiting.append((partition, required_offset))
+                lost = appended.error
+                if lost is not None:
+                    raise lost
+                if not appended.leader.is_acknowledged(appended.end_offset):
+                    still_waiting.append(appended)
             except KafkaError as error:
-                self._failed[partition] = error
+                self._failed[appended.hosted] = error
         self._waiting = still_waiting
         if still_waiting:
             return False
@@ -44,9 +44,9 @@ class DelayedProduce(DelayedResponse):
         return True
 
     def on_expire(self, now_ms: int) -> None:
-        for partition, required_offset in self._waiting:
-            self._failed[partition] = KafkaError(
+        for hosted, _, end_offset in self._waiting:
+            self._failed[hosted] = KafkaError(
                 ErrorCode.request_timed_out,
-                f"{partition.topic_partition} was not replicated to offset {required_offset} in time",
+                f"{hosted.topic_partition} was not replicated to offset {end_offset} in time",
             )
         self._finish(self._failed)

@@ -10,6 +10,9 @@ A module has one of two functions:
 - `handle_body(services, context, body)` decodes and encodes by itself. It is for APIs with a codec of their own.
 
 Decoding or encoding a long message takes seconds. A thread does it for one message at a time, which bounds the memory.
+
+A node has one dispatcher for its broker listeners and one for its controller listeners: they serve different APIs.
+Requests that change metadata are forwarded if another node is the active controller (`ottla.broker.forwarding`).
 """
 
 import asyncio
@@ -19,17 +22,19 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.connection import ClientConnection, ResponseParts
+from ottla.broker.forwarding import FORWARDED_APIS, forwarding_handler
 from ottla.broker.promise import Promise
-from ottla.broker.services import BrokerServices
+from ottla.broker.services import NodeServices
 from ottla.model.tuples import new_tuple
-from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.api_keys import APIS, ApiKey, ListenerKind, apis_of
 from ottla.protocol.errors import MalformedRequest
 from ottla.protocol.framing import Frame, RequestHeader, read_request_header, response_prefix
 
 T = TypeVar("T")
 
 _FIRST_FLEXIBLE: dict[int, int] = {key.value: spec.first_flexible for key, spec in APIS.items()}
-_SPECS = {key.value: (key, spec) for key, spec in APIS.items()}
+# The same API key, but another task: on a controller listener, Fetch reads the metadata log.
+_CONTROLLER_HANDLERS = {ApiKey.FETCH: "k01_fetch_metadata"}
 
 # The coordinator is imported with the handlers that use it.
 _APIS_OF_COORDINATORS = {
@@ -68,6 +73,7 @@ RESPONSE_ELEMENTS_ON_LOOP = 1000
 class RequestContext(NamedTuple):
     header: RequestHeader
     connection: ClientConnection
+    listener_kind: ListenerKind = ListenerKind.BROKER
 
     @property
     def version(self) -> int:
@@ -83,23 +89,26 @@ class RequestContext(NamedTuple):
         return [response_prefix(self.header.correlation_id, len(body), flexible) + body]
 
 
-BodyHandler = Callable[[BrokerServices, RequestContext, memoryview], "ResponseParts | Promise[ResponseParts]"]
+# Its first argument is the services that the handler needs: BrokerServices, or NodeServices on any node.
+BodyHandler = Callable[[Any, RequestContext, memoryview], "ResponseParts | Promise[ResponseParts]"]
 
 
-def _reject_api_versions(
-    services: BrokerServices, context: RequestContext, body: memoryview
-) -> ResponseParts:
+def _reject_api_versions(services: NodeServices, context: RequestContext, body: memoryview) -> ResponseParts:
     # KIP-511: the response to an unknown version is v0 with UNSUPPORTED_VERSION, and the client chooses again.
     from ottla.broker.handlers.k18_api_versions import unsupported_version
     from ottla.protocol.messages import encode_response
 
-    response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(services))
+    response = encode_response(ApiKey.API_VERSIONS, 0, unsupported_version(services, context))
     return [response_prefix(context.header.correlation_id, len(response), False) + response]
 
 
 class Dispatcher:
-    def __init__(self, services: BrokerServices) -> None:
+    """The handlers of a controller listener need no more of `services` than NodeServices."""
+
+    def __init__(self, services: NodeServices, kind: ListenerKind = ListenerKind.BROKER) -> None:
         self._services = services
+        self._kind = kind
+        self._specs = {key.value: (key, spec) for key, spec in apis_of(kind).items()}
         self._handlers: dict[tuple[int, int], BodyHandler] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -108,7 +117,7 @@ class Dispatcher:
     ) -> "ResponseParts | Promise[ResponseParts]":
         header = read_request_header(frame, _FIRST_FLEXIBLE)
         handler = self._handlers.get((header.api_key, header.api_version))
-        context = new_tuple(RequestContext, (header, connection))
+        context = new_tuple(RequestContext, (header, connection, self._kind))
         body = memoryview(frame)[header.body_position :]
         if handler is None:
             return self._load_and_handle(context, body)
@@ -119,7 +128,7 @@ class Dispatcher:
     ) -> "ResponseParts | Promise[ResponseParts]":
         """Serves the first request of an API and version."""
         header = context.header
-        known = _SPECS.get(header.api_key)
+        known = self._specs.get(header.api_key)
         if known is None:
             raise MalformedRequest(f"API key {header.api_key} is unknown or not supported")
         key, spec = known
@@ -145,9 +154,16 @@ class Dispatcher:
         for coordinator, keys in _APIS_OF_COORDINATORS.items():
             if key in keys:
                 import_module(f"ottla.broker.coordinators.{coordinator}")
-        module = import_module(f"ottla.broker.handlers.k{key.value:02d}_{key.name.lower()}")
+        name = f"k{key.value:02d}_{key.name.lower()}"
+        if self._kind is ListenerKind.CONTROLLER:
+            name = _CONTROLLER_HANDLERS.get(key, name)
+        module = import_module(f"ottla.broker.handlers.{name}")
         handler: BodyHandler | None = getattr(module, "handle_body", None)
-        return self._message_handler(key, version, module) if handler is None else handler
+        if handler is None:
+            handler = self._message_handler(key, version, module)
+        if self._kind is ListenerKind.BROKER and key in FORWARDED_APIS:
+            return forwarding_handler(handler)
+        return handler
 
     def _message_handler(self, key: ApiKey, version: int, module: Any) -> BodyHandler:
         from ottla.protocol.messages import (  # slow to import, and not needed by Produce and Fetch
@@ -188,7 +204,7 @@ class Dispatcher:
             return respond(context, result)
 
         def handle_body(
-            services: BrokerServices, context: RequestContext, body: memoryview
+            services: NodeServices, context: RequestContext, body: memoryview
         ) -> "ResponseParts | Promise[ResponseParts]":
             if len(body) > REQUEST_BYTES_ON_LOOP:
                 decoded = services.message_thread.submit(lambda: decode(context, body))

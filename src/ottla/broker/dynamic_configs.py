@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.configs import MIN_INSYNC_REPLICAS
+from ottla.core.controller.image import ELR_VERSION, MetadataImage
 from ottla.model.config import BrokerConfig, ConfigError, ResourceType, rejection_errors
 
 logger = logging.getLogger("ottla.broker")
@@ -19,8 +20,15 @@ class DynamicConfigs:
         self._subscribers.append(callback)
 
     def apply(self, image: MetadataImage) -> None:
-        """Sets the broker's configs to those of `image`, or leaves them as they are if one is invalid."""
+        """Sets the broker's configs to those of `image`, or leaves them as they are if one is invalid.
+
+        With ELR (KIP-966) min.insync.replicas of a single broker has no effect, even if an old metadata log has one.
+        The controller takes the value of all brokers: with a lower one, a leader would acknowledge records that the
+        next leader need not have.
+        """
         own = image.config(ResourceType.BROKER, str(self._config.node_id))
+        if MIN_INSYNC_REPLICAS in own and image.features.get(ELR_VERSION, 0) >= 1:
+            own = {name: value for name, value in own.items() if name != MIN_INSYNC_REPLICAS}
         default = image.config(ResourceType.BROKER, "")
         try:
             changed = self._config.apply_dynamic(own, default)

@@ -104,13 +104,13 @@ class _Job(Generic[T, R]):
         return self._has_ended or len(self._values) == len(self.items)
 
     def run_slice(self, clock: Clock) -> None:
-        end_ms = clock.now_ms() + SLICE_MS
+        end_ms = clock.monotonic_ms() + SLICE_MS
         try:
             for _ in range(min(ITEMS_PER_SLICE, len(self.items) - len(self._values))):
                 if self._has_ended:
                     return
                 self._start_next()
-                if clock.now_ms() >= end_ms:
+                if clock.monotonic_ms() >= end_ms:
                     break
         except Exception as error:
             self._fail(error)

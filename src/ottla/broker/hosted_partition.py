@@ -1,16 +1,17 @@
-"""One partition of this broker: applies the rules of the partition leader to its log."""
+"""One partition of this broker: applies the rules of its role, leader or follower, to its log."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from ottla.core.partition.effects import LOG_END_MOVED, Effects
+from ottla.core.partition.follower import FetchedBatch, PartitionFollower
 from ottla.core.partition.leader import (
     AppendOrigin,
     AppendPlan,
-    Effects,
     LeaderSettings,
     PartitionLeader,
     TransactionMarker,
@@ -19,6 +20,7 @@ from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.topics import is_internal
+from ottla.protocol.metadata_records.records import NO_LEADER
 from ottla.records.compression import UnpackedTooLarge
 from ottla.records.header import (
     FORBIDDEN_FOR_CLIENTS,
@@ -35,7 +37,14 @@ from ottla.records.record_check import check_start
 from ottla.records.validate import ExaminedBatch, RecordSettings, examine
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_dir import CheckpointWrite
 from ottla.storage.segments import LogSlice
+from ottla.storage.truncation import RemainingRecords
+
+if TYPE_CHECKING:
+    # Loaded with the first fetch: a broker starts sooner without them.
+    from ottla.core.fetch_ready_set import SessionPartition
+    from ottla.protocol.fetch_codec import FetchPartition
 
 logger = logging.getLogger("ottla.partition")
 
@@ -48,6 +57,14 @@ _INLINE_RECOMPRESSED_BYTES_MAX = 16 * 1024
 _CLIENT_BATCHES_MAX = 2
 
 
+class FollowerState(NamedTuple):
+    """A fetching broker: its epoch as it says and as the metadata says (None if it is fenced or not registered)."""
+
+    replica_epoch: int
+    broker_epoch: int | None
+    may_join_isr: bool
+
+
 class LongExamination(Exception):
     """A batch would take too long to examine on the event loop. Nothing was appended.
 
@@ -58,6 +75,27 @@ class LongExamination(Exception):
         super().__init__(f"a batch for {partition.topic_partition} must be examined in a thread")
         self.partition = partition
         self.examine = examine
+
+
+class Appended(NamedTuple):
+    """Records that were appended under `leader`. They are committed under it, or their producer gets an error.
+
+    Under another leadership `end_offset` may be reached by other records.
+    """
+
+    hosted: "HostedPartition"
+    leader: PartitionLeader
+    end_offset: int
+
+    @property
+    def is_committed(self) -> bool:
+        """Ask `error` first: an old leadership keeps its last high watermark."""
+        return self.leader.high_watermark >= self.end_offset
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why it is not known any more whether the records will be committed."""
+        return self.hosted.leadership_error(self.leader)
 
 
 class FetchResult(NamedTuple):
@@ -87,27 +125,160 @@ class HostedPartition:
         topic_partition: TopicPartition,
         topic_id: UUID,
         log: Log,
-        leader: PartitionLeader,
+        role: PartitionLeader | PartitionFollower,
         record_settings: RecordSettings,
         on_storage_error: Callable[["HostedPartition", OSError], KafkaError],
         notify: Callable[[TopicPartition], None],
-        now_ms: int,
+        monotonic_ms: Callable[[], int],
+        propose_isr: Callable[["HostedPartition", PartitionLeader, tuple[int, ...]], None],
+        plan_truncation: Callable[[TopicPartition, int], CheckpointWrite | None],
     ) -> None:
-        """`notify` wakes the requests that wait for this partition."""
+        """`notify` wakes the requests that wait for this partition. `propose_isr` tells the controller of a new ISR.
+
+        `plan_truncation` returns what to write before the log is truncated to an offset.
+
+        `monotonic_ms` measures how far followers lag, because the wall clock may be set. Methods about followers and
+        flushes expect that time; those that write or delete records expect the time of the wall clock.
+        """
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.leader = leader
+        self.role = role
+        self.is_led = isinstance(role, PartitionLeader)
         self.record_settings = record_settings
         self._keeps_records_opaque = record_settings == RecordSettings()
         self.failure: KafkaError | None = None  # set when the disk has failed: every request is rejected then
+        # Of before an unclean stop. Counts only if the first leader after it is this broker, alone.
+        self.untrusted_high_watermark = 0
         self.is_closed = False
-        self.last_flush_ms = now_ms  # of the flushes by flush.ms
+        self._closed_because: KafkaError | None = None
+        self.last_flush_ms = monotonic_ms()  # of the flushes by flush.ms
+        self._monotonic_ms = monotonic_ms
         # At the end of a move between directories. Flushes wait for it.
         self.last_copy: asyncio.Event | None = None
         self.is_internal = is_internal(topic_partition.topic)
         self._on_storage_error = on_storage_error
         self._notify = notify
+        self._propose_isr = propose_isr
+        self._plan_truncation = plan_truncation
+        self._watchers: dict[SessionPartition, None] = {}  # an ordered set
+
+    # -- roles
+
+    @property
+    def leader(self) -> PartitionLeader:
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition."""
+        role = self.role
+        if isinstance(role, PartitionLeader):
+            return role
+        raise self.not_leader()
+
+    def not_leader(self) -> KafkaError:
+        """The error that names the leader, for a request that only the leader serves."""
+        role = self.role
+        leader_id = role.leader_id if isinstance(role, PartitionFollower) else NO_LEADER
+        who = f"is led by broker {leader_id}" if leader_id != NO_LEADER else "has no leader"
+        return KafkaError(
+            ErrorCode.not_leader_or_follower,
+            f"{self.topic_partition} {who} in leader epoch {role.leader_epoch}: refresh the metadata",
+        )
+
+    def lead(self, leader: PartitionLeader) -> None:
+        """Starts a new leader epoch. Requests that wait under the previous role get an error."""
+        self._take_role(leader)
+
+    def follow(self, follower: PartitionFollower) -> None:
+        """Another broker leads in this leader epoch, or none. Waiting requests get an error, as with `lead`."""
+        self._take_role(follower)
+
+    def _take_role(self, role: PartitionLeader | PartitionFollower) -> None:
+        self.role = role
+        self.is_led = isinstance(role, PartitionLeader)
+        self._wake()
+
+    def leadership_error(self, leader: PartitionLeader) -> KafkaError | None:
+        """Why an operation that began under `leader` cannot complete; None while `leader` leads."""
+        if self.failure is not None:
+            return self.failure
+        if self._closed_because is not None:
+            return self._closed_because
+        if self.role is not leader:
+            return KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"leader epoch {leader.leader_epoch} of {self.topic_partition} has ended: refresh the metadata",
+            )
+        return None
+
+    def isr_committed(
+        self, isr: Sequence[int], replica_ids: Sequence[int], partition_epoch: int, now_ms: int
+    ) -> None:
+        """The controller has changed the ISR or the replicas within the leader epoch."""
+        role = self.role
+        if isinstance(role, PartitionLeader):
+            self._apply(role.on_isr_committed(isr, partition_epoch, now_ms, replica_ids=replica_ids))
+        else:
+            role.partition_epoch = max(role.partition_epoch, partition_epoch)
+
+    def follower_unavailable(self, broker_id: int, now_ms: int) -> None:
+        """The controller has fenced the broker, or it shuts down."""
+        if isinstance(self.role, PartitionLeader):
+            self._apply(self.role.on_follower_unavailable(broker_id, now_ms))
+
+    def check_isr(self, now_ms: int) -> None:
+        """A leader proposes to remove the followers that lag.
+
+        Not if its disk has failed: alone in the ISR, it would keep the others from being elected.
+        """
+        role = self.role
+        if isinstance(role, PartitionLeader) and role.replicas.followers and self.failure is None:
+            self._apply(role.tick(now_ms))
+
+    def plan_truncation(self, offset: int) -> CheckpointWrite | None:
+        """To be written before `truncate` or `start_again_at`; None if nothing need be written any more."""
+        return self._plan_truncation(self.topic_partition, offset)
+
+    def truncate(self, offset: int, now_ms: int, remaining: RemainingRecords | None = None) -> None:
+        """Removes records of a follower's log that its leader does not have. Raises KafkaError if the disk fails.
+
+        Reads the log if `remaining` is not given. `truncate_partition` lets a thread do that.
+        """
+        role = self.role
+        assert isinstance(role, PartitionFollower), "a leader never truncates its log"
+        self._check_storage()
+        try:
+            self.log.truncate_to(offset, now_ms, remaining)
+        except OSError as error:
+            raise self.storage_failed(error) from error
+        role.on_truncated()
+        self._wake()
+
+    def start_again_at(self, offset: int, now_ms: int) -> None:
+        """Removes all records of a follower's log: the next one has `offset`. Raises KafkaError if the disk fails."""
+        role = self.role
+        assert isinstance(role, PartitionFollower), "a leader never truncates its log"
+        self._check_storage()
+        try:
+            self.log.truncate_fully_and_start_at(offset, now_ms)
+        except OSError as error:
+            raise self.storage_failed(error) from error
+        role.on_truncated()
+        self._wake()
+
+    # -- appends
+
+    def append_from_leader(self, follower: PartitionFollower, records: memoryview, now_ms: int) -> None:
+        """Appends batches that were fetched under `follower`, byte for byte. Raises KafkaError if they do not fit."""
+        if self.role is not follower:
+            raise self.not_leader()
+        self._check_storage()
+        batches = follower.accept(records)
+        for together in _up_to_bytes(batches, self.log.config.segment_bytes):
+            try:
+                self.log.append(together, now_ms)
+            except OSError as error:
+                raise self.storage_failed(error) from error
+        if batches:
+            self._apply(LOG_END_MOVED)
 
     def append(self, records: Bytes, now_ms: int, *, required_acks: int) -> AppendPlan:
         """Appends a client's batch. Raises KafkaError if it rejects it, or LongExamination; state is unchanged then."""
@@ -128,10 +299,11 @@ class HostedPartition:
         verification: Verification | None = None,
     ) -> AppendPlan:
         """Appends a client's batch after a LongExamination. The leader checks it again, as time has passed."""
-        plan = self.leader.plan_append(
+        leader = self.leader
+        plan = leader.plan_append(
             (batch.header,), now_ms, required_acks=required_acks, verification=verification
         )
-        return self._write(plan, batch.records, now_ms)
+        return self._write(leader, plan, batch.records, now_ms)
 
     def _append(
         self,
@@ -145,18 +317,19 @@ class HostedPartition:
         headers = scan_batches(records, _CLIENT_BATCHES_MAX)
         for header in headers:
             check_client_batch(header, forbidden)
-        plan = self.leader.plan_append(
-            headers, now_ms, required_acks=required_acks, verification=verification
-        )
+        leader = self.role
+        if not isinstance(leader, PartitionLeader):
+            raise self.not_leader()
+        plan = leader.plan_append(headers, now_ms, required_acks=required_acks, verification=verification)
         if plan.is_duplicate:
             return plan
         header = headers[0]
         if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
             check_start(records, header)
-            return self._write(plan, records, now_ms)
+            return self._write(leader, plan, records, now_ms)
         examined = self._examine(records, header, now_ms)
         if examined.header is header:
-            return self._write(plan, records, now_ms)
+            return self._write(leader, plan, records, now_ms)
         return self.append_examined(examined, now_ms, required_acks=required_acks, verification=verification)
 
     def _examine(self, records: Bytes, header: BatchHeader, now_ms: int) -> ExaminedBatch:
@@ -172,24 +345,33 @@ class HostedPartition:
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> AppendPlan:
         """Appends the marker that ends a transaction."""
         header, records = _marker_batch(marker, now_ms)
-        plan = self.leader.plan_marker(header, marker, now_ms)
-        return self._write(plan, records, now_ms)
+        leader = self.leader
+        plan = leader.plan_marker(header, marker, now_ms)
+        return self._write(leader, plan, records, now_ms)
 
-    def append_for_coordinator(self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int) -> AppendPlan:
-        """Appends batches of a coordinator of this broker, which need no checks."""
+    def append_for_coordinator(
+        self, batches: Sequence[tuple[BatchHeader, bytes]], now_ms: int, leader: PartitionLeader
+    ) -> AppendPlan:
+        """Appends batches of a coordinator of this broker, which need no checks.
+
+        The coordinator has loaded its state under `leader`: under another leadership its records would be wrong.
+        """
+        if self.role is not leader:
+            raise self.leadership_error(leader) or self.not_leader()
         headers = [header for header, _ in batches]
-        plan = self.leader.plan_append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
+        plan = leader.plan_append(headers, now_ms, required_acks=-1, origin=AppendOrigin.COORDINATOR)
         records = batches[0][1] if len(batches) == 1 else b"".join([batch for _, batch in batches])
-        return self._write(plan, records, now_ms)
+        return self._write(leader, plan, records, now_ms)
 
     def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
         """Applies changed configs from the next request on."""
         self.log.config = log
-        self.leader.settings = leader
+        if isinstance(self.role, PartitionLeader):
+            self.role.settings = leader
         self.record_settings = records
         self._keeps_records_opaque = records == RecordSettings()
 
-    def _write(self, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
+    def _write(self, leader: PartitionLeader, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.is_duplicate:
             return plan
         parts = []
@@ -201,42 +383,95 @@ class HostedPartition:
             self.log.append(parts, now_ms)
         except OSError as error:
             raise self.storage_failed(error) from error
-        self._apply(self.leader.on_appended(plan, now_ms, awaits_flush=self.needs_flush))
+        self._apply(leader.on_appended(plan, self._monotonic_ms(), awaits_flush=self.needs_flush))
         return plan
 
     def _apply(self, effects: Effects) -> None:
-        """All effects of the leader are carried out here, so that no caller can forget to notify."""
-        if effects.concern_waiting_requests:
-            self._notify(self.topic_partition)
+        """All effects of the role are carried out here, so that no caller can forget to notify."""
+        # Unpacked at once: this runs for every append.
+        log_end, high_watermark, log_start, low_watermark, isr_changed, proposed_isr, delete_before = effects
+        if proposed_isr is not None:
+            self._propose_isr(self, self.leader, proposed_isr)
+        if delete_before is not None:
+            self._delete_before(delete_before)
+        if log_end or high_watermark or log_start or low_watermark:
+            self._wake()
+        elif isr_changed:
+            self._mark_watchers()
 
-    def flushed(self, now_ms: int) -> None:
-        """The log was flushed up to its recovery point: records that waited for the flush are committed."""
-        self._apply(self.leader.on_flushed(self.log.recovery_point, now_ms))
+    # -- waiting requests and fetch sessions
+
+    def watch(self, watcher: "SessionPartition") -> None:
+        """Marks the partition of a fetch session from now on, whenever a fetch may find something else than before."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: "SessionPartition") -> None:
+        self._watchers.pop(watcher, None)
+
+    @property
+    def watchers(self) -> int:
+        return len(self._watchers)
+
+    def _wake(self) -> None:
+        self._notify(self.topic_partition)
+        if self._watchers:
+            self._mark_watchers()
+
+    def _mark_watchers(self) -> None:
+        for watcher in self._watchers:
+            watcher.mark()
+
+    # -- replication
+
+    def follower_kept_fetching(self, replica_id: int, until_ms: int) -> None:
+        """A follower with all records has fetched until `until_ms`, and nothing had changed for it."""
+        if isinstance(self.role, PartitionLeader):
+            self.role.on_idle_fetches(replica_id, until_ms)
 
     def follower_fetched(
-        self, replica_id: int, fetch_offset: int, leader_epoch: int, log_start_offset: int, now_ms: int
+        self,
+        leader: PartitionLeader,
+        replica_id: int,
+        fetch: "FetchPartition",
+        state: FollowerState,
+        now_ms: int,
     ) -> None:
-        """Raises KafkaError if `replica_id` is no replica of this partition."""
+        """A follower has read from here under `leader`. Raises KafkaError if the fetch must not count."""
         self._apply(
-            self.leader.on_fetch(
-                replica_id, fetch_offset, leader_epoch, now_ms, log_start_offset=log_start_offset
+            leader.on_fetch(
+                replica_id,
+                fetch.fetch_offset,
+                fetch.current_leader_epoch,
+                now_ms,
+                log_start_offset=fetch.log_start_offset,
+                replica_epoch=state.replica_epoch,
+                broker_epoch=state.broker_epoch,
+                may_join_isr=state.may_join_isr,
             )
         )
 
-    def lead(self, leader: PartitionLeader) -> None:
-        """Starts a new leader epoch. Requests that wait are checked again."""
-        self.leader = leader
-        self._notify(self.topic_partition)
+    def fetched_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """A response of the leader was appended. It has the leader's high watermark and log start offset."""
+        role = self.role
+        if isinstance(role, PartitionFollower):
+            self._apply(role.on_fetched(high_watermark, log_start_offset))
 
-    def close(self) -> None:
-        """The partition was deleted: requests that wait for it get an error."""
+    def flushed(self, now_ms: int) -> None:
+        """The log was flushed up to its recovery point: records that waited for the flush are committed."""
+        self._apply(self.role.on_flushed(self.log.recovery_point, now_ms))
+
+    def close(self, reason: KafkaError) -> None:
+        """The partition was deleted or moved to other brokers: requests that wait for it get `reason`."""
         self.is_closed = True
+        self._closed_because = reason
         self._notify(self.topic_partition)
+        for watcher in tuple(self._watchers):
+            watcher.release()
 
     def fail(self, failure: KafkaError) -> None:
         """The disk has failed: requests that wait get an error, and later ones are rejected."""
         self.failure = failure
-        self._notify(self.topic_partition)
+        self._wake()
 
     def fetch(
         self,
@@ -248,14 +483,17 @@ class HostedPartition:
         at_least_one: bool,
         may_block: bool = True,
     ) -> FetchResult:
-        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end that the reader may see.
+        """Reads from `offset`. Raises KafkaError OFFSET_OUT_OF_RANGE before the start and beyond the end of the log.
+
+        Between the end that the reader may see and the end of the log there is nothing to read yet: a new leader's high
+        watermark may be behind the one that the reader knows.
 
         Raises ColdLookup if an index must be loaded first, unless `may_block` is set.
         """
-        leader, offsets = self.leader, self.log.offsets
-        limit = leader.fetch_limit(isolation_level, is_follower=is_follower)
+        role, offsets = self.role, self.log.offsets
+        limit = role.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()
-        if offset > (offsets.end if is_follower else leader.high_watermark):
+        if offset > offsets.end:
             raise self._out_of_range(offset)
         try:
             found = None
@@ -270,35 +508,51 @@ class HostedPartition:
                     aborted = self.log.aborted_transactions(offset, found.end_offset)
         except OSError as error:
             raise self.storage_failed(error) from error
-        return FetchResult(leader.high_watermark, leader.last_stable_offset, offsets.start, found, aborted)
+        return FetchResult(role.high_watermark, role.last_stable_offset, offsets.start, found, aborted)
 
     def delete_records(self, offset: int) -> int:
-        """Moves the log start offset. Returns the low watermark: the lowest log start offset of all replicas."""
+        """Moves the log start offset. The followers do so with their next fetches.
+
+        Returns the offset that the low watermark reaches when all replicas have deleted the records.
+        """
         self._check_storage()
         offset = self.leader.check_delete_records(offset)
+        self._delete_before(offset)
+        return offset
+
+    def _delete_before(self, offset: int) -> None:
         previous = self.log.log_start_offset
         self.log.delete_records_before(offset)
-        self._apply(self.leader.on_log_start_moved(previous))
-        return self.leader.low_watermark
+        self._apply(self.role.on_log_start_moved(previous))
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Applies retention. Returns the number of removed segments. A disk failure takes the directory offline."""
         previous = self.log.log_start_offset
         try:
-            removed = self.log.delete_old_segments(now_ms, self.leader.high_watermark)
+            removed = self.log.delete_old_segments(now_ms, self.role.high_watermark)
         except OSError as error:
             logger.error("%s", self.storage_failed(error).message)
             return 0
-        self._apply(self.leader.on_log_start_moved(previous))
+        self._apply(self.role.on_log_start_moved(previous))
         return len(removed)
 
     @property
     def needs_flush(self) -> bool:
         """Whether `flush.messages` requires a flush before the last append is acknowledged."""
-        return self.log.unflushed_messages >= self.log.config.flush_messages
+        log = self.log
+        return log.offsets.end - log.recovery_point >= log.config.flush_messages
 
-    def storage_failed(self, error: OSError) -> KafkaError:
-        """Handles an error of the disk. Returns the error for the client."""
+    def storage_failed(self, error: OSError, log: Log | None = None) -> KafkaError:
+        """Handles an error of the disk. Returns the error for the client.
+
+        `log` is the one that was used, if a thread used it. If the replica was moved meanwhile, its files are gone,
+        which says nothing about the directory that the replica is in now.
+        """
+        if log is not None and log is not self.log:
+            return KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"{self.topic_partition} was moved to another data directory meanwhile; try again",
+            )
         return self._on_storage_error(self, error)
 
     def _check_storage(self) -> None:
@@ -309,5 +563,19 @@ class HostedPartition:
         return KafkaError(
             ErrorCode.offset_out_of_range,
             f"offset {offset} of {self.topic_partition} is not between {self.log.log_start_offset} and "
-            f"{self.leader.high_watermark}",
+            f"{self.log.log_end_offset}",
         )
+
+
+def _up_to_bytes(batches: list[FetchedBatch], bytes_max: int) -> Iterator[list[FetchedBatch]]:
+    """Groups of batches that fit into a segment; a batch that is larger is alone."""
+    together: list[FetchedBatch] = []
+    size = 0
+    for batch in batches:
+        if together and size + batch[0].size > bytes_max:
+            yield together
+            together, size = [], 0
+        together.append(batch)
+        size += batch[0].size
+    if together:
+        yield together

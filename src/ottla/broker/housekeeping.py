@@ -6,6 +6,7 @@ and the rest must not wait for it.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from ottla.broker.partition_flush import flush_partition
@@ -13,6 +14,7 @@ from ottla.broker.partition_host import PartitionHost
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import KafkaError
+from ottla.storage.deletion import Deletion
 from ottla.storage.log_dirs import LogDirs
 
 logger = logging.getLogger("ottla.housekeeping")
@@ -26,12 +28,12 @@ class Housekeeping:
         self._config = config
         self._log_dirs = log_dirs
         self._partitions = partitions
-        self._last_ms: dict[str, int] = {}
+        self._last_ms: dict[str, int] = {}  # by the monotonic clock
         self._task: asyncio.Task[None] | None = None
         self._deleting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._env.clock.monotonic_ms()
         # As in Kafka, the first retention check comes early: a broker that was down may have old segments.
         self._last_ms = {
             "log.flush.offset.checkpoint.interval.ms": now_ms,
@@ -60,35 +62,40 @@ class Housekeeping:
 
     async def tick(self, now_ms: int) -> None:
         self._partitions.retry_unopened()
-        await self._flush_due(now_ms)
-        if self._is_due("log.retention.check.interval.ms", now_ms):
-            await self._prepare_segments()
-            self.enforce_retention(now_ms)
-        if self._deleting is None or self._deleting.done():
-            self._deleting = asyncio.get_running_loop().create_task(self._delete_due_files(now_ms))
-        if self._is_due("producer.id.expiration.check.interval.ms", now_ms):
+        await self._flush_due()
+        if self._is_due("log.retention.check.interval.ms"):
+            await self.apply_retention(now_ms)
+        is_deleting = self._deleting is not None and not self._deleting.done()
+        if not is_deleting and (due := self._log_dirs.due_deletions(now_ms)):
+            self._deleting = asyncio.get_running_loop().create_task(self._delete_files(due))
+        if self._is_due("producer.id.expiration.check.interval.ms"):
             expiration_ms = self._config.get_int("producer.id.expiration.ms")
             for hosted in self._partitions:
                 hosted.log.producers.expire(now_ms, expiration_ms)
         await self._partitions.sync_deletions()  # of replicas that were moved
-        await self._write_checkpoints(now_ms)
+        await self._write_checkpoints()
 
-    def _is_due(self, interval: str, now_ms: int) -> bool:
+    def _is_due(self, interval: str) -> bool:
+        now_ms = self._env.clock.monotonic_ms()
         if now_ms - self._last_ms[interval] < self._config.get_int(interval):
             return False
         self._last_ms[interval] = now_ms
         return True
 
-    async def _write_checkpoints(self, now_ms: int) -> None:
+    async def _write_checkpoints(self) -> None:
         checkpoints = []
-        if self._is_due("log.flush.offset.checkpoint.interval.ms", now_ms):
+        if self._is_due("log.flush.offset.checkpoint.interval.ms"):
             checkpoints += self._log_dirs.recovery_point_checkpoints()
-        if self._is_due("log.flush.start.offset.checkpoint.interval.ms", now_ms):
+        if self._is_due("log.flush.start.offset.checkpoint.interval.ms"):
             await self._flush_deleted_records()
             checkpoints += self._log_dirs.log_start_offset_checkpoints()
-        if self._is_due("replica.high.watermark.checkpoint.interval.ms", now_ms):
+        if self._is_due("replica.high.watermark.checkpoint.interval.ms"):
             checkpoints += self._log_dirs.high_watermark_checkpoints(
-                {hosted.topic_partition: hosted.leader.high_watermark for hosted in self._partitions}
+                # The untrusted one is needed again after a crash before the first leader is known.
+                {
+                    hosted.topic_partition: max(hosted.role.high_watermark, hosted.untrusted_high_watermark)
+                    for hosted in self._partitions
+                }
             )
         for checkpoint in checkpoints:
             try:
@@ -99,8 +106,9 @@ class Housekeeping:
         if self._log_dirs.offline:
             self._partitions.fail_offline()
 
-    async def _flush_due(self, now_ms: int) -> None:
+    async def _flush_due(self) -> None:
         """Flushes closed segments soon after the roll, so that recovery never reads more than the active one."""
+        now_ms = self._env.clock.monotonic_ms()
         for hosted in list(self._partitions):
             log = hosted.log
             if hosted.failure is not None or hosted.is_closed or log.recovery_point >= log.log_end_offset:
@@ -123,13 +131,17 @@ class Housekeeping:
             if is_usable and hosted.log.log_start_offset > hosted.log.recovery_point:
                 await flush_partition(self._env, hosted)
 
-    async def _delete_due_files(self, now_ms: int) -> None:
-        for deletion in self._log_dirs.due_deletions(now_ms):
+    async def _delete_files(self, deletions: Sequence[Deletion]) -> None:
+        for deletion in deletions:
             try:
                 await self._env.threads.run_in_background(partial(deletion.perform, self._env.disk))
             except Exception as error:
                 # Its name marks it as deleted: the next start retries.
                 logger.error("%s cannot be removed: %s", deletion.path, error)
+
+    async def apply_retention(self, now_ms: int) -> None:
+        await self._prepare_segments()
+        self.enforce_retention(now_ms)
 
     async def _prepare_segments(self) -> None:
         """Retention compares the timestamps of segments: a thread loads their indexes, and rebuilds damaged ones."""

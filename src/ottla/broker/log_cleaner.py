@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -70,6 +70,7 @@ class _Cleaning:
     hosted: HostedPartition
     segments: dict[int, tuple[Segment, int]]  # by base offset, with the size at the start
     started_ms: int
+    truncations: int  # of the log at the start
 
 
 class LogCleaner:
@@ -135,7 +136,7 @@ class LogCleaner:
                 continue
             try:
                 # Only flushed segments, see Log.replace_segments.
-                limit = min(hosted.leader.last_stable_offset, log.recovery_point)
+                limit = min(hosted.role.last_stable_offset, log.recovery_point)
                 cleanable = measure_log(log, limit, now_ms)
             except (KafkaError, OSError) as error:
                 if isinstance(error, OSError) and not is_disk_failure(error):
@@ -164,9 +165,27 @@ class LogCleaner:
                 continue
             if cleanable.is_due(hosted.log.config.min_cleanable_dirty_ratio):
                 free -= 1
-                task = asyncio.get_running_loop().create_task(self._clean(hosted, cleanable, now_ms))
-                self.in_progress[partition] = task
+                self._start_cleaning(hosted, cleanable, now_ms)
         return bool(self.in_progress)
+
+    async def clean_now(self, hosted: HostedPartition) -> None:
+        """Cleans the closed segments of a log, however few of its records are dirty."""
+        while (running := self.in_progress.get(hosted.topic_partition)) is not None:
+            await asyncio.wait((running,))
+        now_ms = self._env.clock.now_ms()
+        limit = min(hosted.role.last_stable_offset, hosted.log.recovery_point)
+        cleanable = measure_log(hosted.log, limit, now_ms)
+        if not cleanable.cleanable_bytes:  # tombstones of the clean part may be due
+            cleanable = replace(cleanable, first_dirty_offset=hosted.log.log_start_offset)
+        if cleanable.first_dirty_offset < cleanable.first_uncleanable_offset:
+            await asyncio.wait((self._start_cleaning(hosted, cleanable, now_ms),))
+
+    def _start_cleaning(
+        self, hosted: HostedPartition, cleanable: CleanableLog, now_ms: int
+    ) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(self._clean(hosted, cleanable, now_ms))
+        self.in_progress[hosted.topic_partition] = task
+        return task
 
     @property
     def _dedupe_bytes(self) -> int:
@@ -204,17 +223,20 @@ class LogCleaner:
             for segment in hosted.log.segments
             if segment.base_offset < cleanable.first_uncleanable_offset
         }
-        cleaning = _Cleaning(hosted, segments, now_ms)
+        cleaning = _Cleaning(hosted, segments, now_ms, hosted.log.truncations)
         directory = hosted.log.directory
         try:
             result = await self._run_job(cleaning, self._job(cleaning, cleanable))
+            self._check_not_truncated(cleaning)
             hosted.log.clean_up_to = result.clean_up_to
             self._record_run(cleaning, result)
         except (_CleaningAbortedError, FileNotFoundError) as error:  # retention may have removed a segment
             logger.info("the compaction of %s is aborted: %s", partition, error)
             await self._remove_cleaned_files(directory)
         except KafkaError as error:
-            self._mark_uncleanable(hosted, error.message or str(error))
+            # The process may have read a segment while a new leader had it truncated: that is no damage.
+            if hosted.log.truncations == cleaning.truncations:
+                self._mark_uncleanable(hosted, error.message or str(error))
             await self._remove_cleaned_files(directory)
         except Exception as error:
             # A full disk or a killed process: the next round may succeed.
@@ -275,8 +297,9 @@ class LogCleaner:
         self._check_unchanged(cleaning, group)
         if not group.is_changed:
             return
+        log = hosted.log
         replaced = [cleaning.segments[base_offset][0] for base_offset in group.replaced]
-        swap = SegmentSwap(env.disk, hosted.log, group.base_offset, replaced, group.size)
+        swap = SegmentSwap(env.disk, log, group.base_offset, replaced, group.size)
         try:
             try:
                 await env.threads.run(swap.prepare)
@@ -290,7 +313,7 @@ class LogCleaner:
         except OSError as error:
             if hosted.is_closed:
                 raise _CleaningAbortedError("the topic was deleted") from error
-            raise _CleaningAbortedError(hosted.storage_failed(error).message) from error
+            raise _CleaningAbortedError(hosted.storage_failed(error, log).message) from error
 
     async def _retry_until_done(self, work: Callable[[], None]) -> None:
         """A start would complete a swap that is left half done, over segments that are in the log by then."""
@@ -303,6 +326,10 @@ class LogCleaner:
                     raise
             await asyncio.sleep(RETRY_S)
 
+    def _check_not_truncated(self, cleaning: _Cleaning) -> None:
+        if cleaning.hosted.log.truncations != cleaning.truncations:
+            raise _CleaningAbortedError("the log was truncated")
+
     def _check_unchanged(self, cleaning: _Cleaning, group: CleanedGroup) -> None:
         hosted = cleaning.hosted
         log, partition = hosted.log, hosted.topic_partition
@@ -310,6 +337,8 @@ class LogCleaner:
             raise _CleaningAbortedError("the log was closed")
         if partition in self._log_dirs.moves:
             raise _CleaningAbortedError("the replica is being moved to another directory")
+        # Records may be gone for which a cleaned segment leaves out older ones of the same key.
+        self._check_not_truncated(cleaning)
         if "compact" not in log.config.cleanup_policy:
             raise _CleaningAbortedError("its cleanup.policy is no longer compact")
         present = set(log.segments)

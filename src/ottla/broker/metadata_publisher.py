@@ -18,11 +18,13 @@ class MetadataPublisher:
     async def load(self, image: MetadataImage) -> None:
         """Opens the partitions of the image that the broker starts with."""
         partitions = self._services.partitions
-        partitions.set_strays_aside(image)
+        await partitions.set_strays_aside(image)
         if any(resource.type == ResourceType.BROKER for resource in image.configs):
             self._dynamic_configs.apply(image)  # recovery depends on configs
         await partitions.recover(image)
-        self.publish(MetadataImage(), image)
+        opening = self.publish(MetadataImage(), image)
+        if opening is not None:
+            await opening
         # Completes deletions of the previous run before a client can create a topic of the same name.
         await partitions.sync_deletions()
 
@@ -43,15 +45,22 @@ class MetadataPublisher:
                     if resource.type == ResourceType.CLIENT_METRICS
                 }
             )
-        opening = self._services.partitions.apply(changes, new)
+        if ResourceType.TOPIC in config_types:
+            self._services.throttles.topics_changed(changes.configs, new)
+        partitions = self._services.partitions
+        opening = partitions.apply(changes, new)
+        if partitions.is_closed:
+            return None  # the broker stops
         self._publish_to_coordinators(changes, config_types, new)
         if opening is None:
-            return self._services.partitions.sync_deletions() if changes.deleted else None
+            return partitions.sync_deletions() if partitions.has_unsynced_deletions else None
         return self._finish(opening)
 
     async def _finish(self, opening: Awaitable[None]) -> None:
         """Many partitions are opened and deleted in steps. Coordinators take over their partitions after that."""
         await opening
+        if self._services.partitions.is_closed:
+            return
         self.partitions_opened()
         await self._services.partitions.sync_deletions()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.hosted_partition import HostedPartition
@@ -19,10 +20,19 @@ logger = logging.getLogger("ottla.partition")
 
 
 class ReplicaMoves:
-    def __init__(self, env: Env, config: BrokerConfig, log_dirs: LogDirs) -> None:
+    """`on_moved` is called with a partition whose replica is in another directory now."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        log_dirs: LogDirs,
+        on_moved: Callable[[HostedPartition], None],
+    ) -> None:
         self._env = env
         self._config = config
         self._log_dirs = log_dirs
+        self._on_moved = on_moved
         self._tasks: set[asyncio.Task[None]] = set()
         # One copy at a time: the threads have flushes and cold reads to do.
         self._copying = asyncio.Lock()
@@ -103,7 +113,10 @@ class ReplicaMoves:
                 self._check_not_abandoned(hosted, move)
 
     async def _copy_some(self, move: ReplicaMove, segments: list[Segment]) -> int:
-        """Copies as many segments as the throttle allows in a second, at least one, and waits until it allows more."""
+        """Copies as many segments as the throttle allows in a second, at least one, and waits until it allows more.
+
+        Returns how many of `segments` are done: all of them after a truncation, because they may not exist any more.
+        """
         bytes_per_second = self._config.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         size = 0
         some: list[Segment] = []
@@ -112,10 +125,17 @@ class ReplicaMoves:
                 break
             size += segment.size
             some.append(segment)
-        await self._env.threads.run(partial(move.copy, some))
-        move.mark_copied(some)
+        log = move.log
+        truncations = log.truncations
+        try:
+            await self._env.threads.run(partial(move.copy, some))
+        except FileNotFoundError:
+            if log.truncations == truncations and set(some) <= set(log.segments):
+                raise
+            return len(segments)  # a truncation or retention has deleted a segment meanwhile
+        is_copied = move.mark_copied(some, truncations)
         await asyncio.sleep(size / max(bytes_per_second, 1))
-        return len(some)
+        return len(some) if is_copied and log.truncations == truncations else len(segments)
 
     async def _finish(self, hosted: HostedPartition, move: ReplicaMove) -> bool:
         """Returns False if the partition changed so much during the last copy that it must be repeated."""
@@ -123,12 +143,18 @@ class ReplicaMoves:
         hosted.last_copy = done = asyncio.Event()
         try:
             last, checkpoints = log_dirs.plan_last_copy(move, hosted.topic_id, clock.now_ms())
-            await self._env.threads.run(partial(last.run, checkpoints))
+            try:
+                await self._env.threads.run(partial(last.run, checkpoints))
+            except FileNotFoundError:
+                if last.is_current:
+                    raise
+                return False
             self._check_not_abandoned(hosted, move)
             log = log_dirs.finish_move(last, checkpoints, random_uuid(self._env), clock.now_ms())
             if log is not None:
                 hosted.log = log
                 logger.info("%s was moved to %s", hosted.topic_partition, move.path)
+                self._on_moved(hosted)
             return log is not None
         finally:
             hosted.last_copy = None

@@ -5,12 +5,16 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from ottla.broker.logging_setup import configure_logging
 from ottla.broker.node import Broker
+from ottla.broker.quorum_node import ControllerNode
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.meta_properties import OfflineDirectoryError, UnusableDirectoryError
 
 logger = logging.getLogger("ottla.broker")
@@ -19,55 +23,123 @@ FAILED = 1
 NOT_STARTED = 2
 
 
-def run_broker(config: BrokerConfig) -> int:
-    """Serves until SIGTERM or SIGINT.
+def run_broker(config: BrokerConfig, ready_file: Path | None = None) -> int:
+    """Serves until SIGTERM or SIGINT. While it serves, `ready_file` has its address.
 
-    Returns the exit code: 0 after a clean stop, 1 if the broker failed while it served, 2 if it could not start.
+    Returns the exit code: 0 after a clean stop, 1 if the broker failed, 2 if it could not start.
     """
     configure_logging(config.get_str("ottla.log.format"), config.get_str("ottla.log.level"))
     _raise_open_files_limit()
     try:
         import uvloop
     except ImportError:  # asyncio's own event loop works too, but is slower
-        return asyncio.run(_serve(config))
-    return uvloop.run(_serve(config))
+        return asyncio.run(_serve(config, ready_file))
+    return uvloop.run(_serve(config, ready_file))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    failed: asyncio.Future[Exception] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if ready_file is not None:
+        try:
+            ready_file.unlink(missing_ok=True)  # that of a broker that was killed has the old address
+        except OSError as error:
+            return _ready_file_refused(error)
     try:
-        broker = await Broker.start(config)
-    except (ConfigError, UnusableDirectoryError, OfflineDirectoryError, KafkaError, OSError) as error:
+        broker = await _start_unless_stopped(config, stop, failed)
+    except Exception as error:
+        if failed.done():
+            print(
+                f"ottla serve: the broker failed while it started: {_failure_text(failed.result())}",
+                file=sys.stderr,
+            )
+            return FAILED
+        if not isinstance(error, ConfigError | UnusableDirectoryError | KafkaError | OSError):
+            raise
         where = ", ".join(str(listener) for listener in config.broker_listeners)
         reason = error.message if isinstance(error, KafkaError) else error
         print(f"ottla serve: the broker cannot start (listeners {where}): {reason}", file=sys.stderr)
         return NOT_STARTED
+    if broker is None:
+        logger.info("node %d was stopped before it served", config.node_id)
+        return 0
     _tune_garbage_collector()
     # A thread that computes (an import, a long message) hands over to the event loop after 1 ms instead of 5.
     sys.setswitchinterval(0.001)
     watch = LoopWatch(config.get_int("ottla.loop.turn.warn.ms"))
     watch.start()
-    host, port = broker.address
-    print(f"ready {host}:{port}", flush=True)
     broker.failed.add_done_callback(lambda _: stop.set())
     try:
-        await stop.wait()
+        with _announced(broker, ready_file):
+            await stop.wait()
+    except OSError as error:
+        await broker.stop()
+        return _ready_file_refused(error)
     finally:
         watch.stop()  # a long turn of the stop delays no client
         logger.info("the longest turn of the event loop took %.1f ms", watch.longest_turn_ms)
     return await _stop(broker)
 
 
-async def _stop(broker: Broker) -> int:
+def _ready_file_refused(error: OSError) -> int:
+    print(f"ottla serve: --ready-file cannot be written: {error}", file=sys.stderr)
+    return NOT_STARTED
+
+
+@contextmanager
+def _announced(broker: "Broker | ControllerNode", ready_file: Path | None) -> Iterator[None]:
+    """Prints the line `ready` and writes the file, which has the whole address as soon as it exists."""
+    host, port = broker.address
+    if ready_file is not None:
+        unfinished = ready_file.with_name(f"{ready_file.name}.tmp")
+        unfinished.write_text(f"{host}:{port}\n", encoding="utf-8")
+        unfinished.replace(ready_file)
+    print(f"ready {host}:{port}", flush=True)
+    yield
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
+
+
+async def _start_unless_stopped(
+    config: BrokerConfig, stop: asyncio.Event, failed: "asyncio.Future[Exception]"
+) -> "Broker | ControllerNode | None":
+    """None if `stop` is set first. The start may take for ever: a broker waits for the majority of the controllers."""
+    starting, stopping = asyncio.create_task(_start(config, failed)), asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    starting.cancel()
+    await asyncio.wait((starting,))
+    return None if starting.cancelled() else starting.result()
+
+
+async def _start(config: BrokerConfig, failed: "asyncio.Future[Exception]") -> "Broker | ControllerNode":
+    if "broker" in config.get_list("process.roles"):
+        return await Broker.start(config, failed=failed)
+    return await ControllerNode.start(config, failed=failed)
+
+
+async def _stop(broker: "Broker | ControllerNode") -> int:
     if broker.failed.done():
-        reason = f"{broker.failed.result()}. Fix the disk and start the broker again"
+        reason = _failure_text(broker.failed.result())
         logger.critical("the broker stops: %s", reason)
         print(f"ottla serve: the broker stops: {reason}", file=sys.stderr, flush=True)
     await broker.stop()
     return FAILED if broker.failed.done() else 0
+
+
+def _failure_text(error: Exception) -> str:
+    """What happened, and what to do."""
+    if isinstance(error, OSError | OfflineDirectoryError):
+        return f"{error}. Fix the disk and start the broker again"
+    code = error.code if isinstance(error, KafkaError) else None
+    if code in (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered):
+        return str(error)  # it says what to do
+    if code is ErrorCode.unsupported_version:
+        return f"{error}. Start it with the release that wrote the metadata log, or a newer one"
+    return f"{error}. Keep a copy of the metadata log, and report this error"
 
 
 def _tune_garbage_collector() -> None:

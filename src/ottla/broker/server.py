@@ -12,7 +12,7 @@ from ottla.broker.connection import ClientConnection, Dispatch
 from ottla.broker.request_memory import RequestMemory
 from ottla.core.connection_rate import ConnectionRate
 from ottla.env import Env
-from ottla.env.network import DEFAULT_OPTIONS, Listener, Receiver, SocketOptions, Stream
+from ottla.env.network import DEFAULT_OPTIONS, Binding, Listener, Receiver, SocketOptions, Stream
 from ottla.protocol.framing import FrameAssembler
 
 logger = logging.getLogger("ottla.network")
@@ -79,10 +79,16 @@ class _Admission:
 
 
 class _BoundListener:
-    def __init__(self, name: str) -> None:
+    """`listener` is None until the server accepts connections."""
+
+    def __init__(self, name: str, binding: Binding) -> None:
         self.name = name
+        self.binding = binding
         self.admission = _Admission()
         self.listener: Listener | None = None
+
+    def close(self) -> None:
+        (self.listener or self.binding).close()
 
 
 class _RejectedConnection:
@@ -131,21 +137,41 @@ class Server:
         self._limits = limits
         self._configure_admission()
 
-    async def listen(self, host: str, port: int, name: str = "") -> tuple[str, int]:
-        """Listens on another address. Returns it, with the port that was bound."""
-        bound = _BoundListener(name)
-        listener = await self._env.network.listen(host, port, partial(self._accept, bound), self._options)
-        bound.listener = listener
-        self._listeners.append(bound)
+    @property
+    def dispatch(self) -> Dispatch:
+        return self._dispatch
+
+    @dispatch.setter
+    def dispatch(self, dispatch: Dispatch) -> None:
+        """Replaces the dispatch of all connections, for example by one that fails some requests."""
+        self._dispatch = dispatch
+        for connection in self.connections:
+            connection.dispatch = dispatch
+
+    async def bind(self, host: str, port: int, name: str = "") -> tuple[str, int]:
+        """Reserves another address. Returns it, with the port that was bound. Nobody can connect before `serve`."""
+        binding = await self._env.network.bind(host, port, self._options)
+        self._listeners.append(_BoundListener(name, binding))
+        return binding.address
+
+    def serve(self) -> None:
+        """Accepts connections at all addresses that are bound."""
+        for bound in self._listeners:
+            if bound.listener is None:
+                bound.listener = bound.binding.listen(partial(self._accept, bound))
         self._configure_admission()
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._close_idle())
-        return listener.address
+
+    async def listen(self, host: str, port: int, name: str = "") -> tuple[str, int]:
+        """Binds an address and accepts connections there."""
+        address = await self.bind(host, port, name)
+        self.serve()
+        return address
 
     async def close(self) -> None:
         for bound in self._listeners:
-            if bound.listener is not None:
-                bound.listener.close()
+            bound.close()
         self._listeners.clear()
         if self._admission_timer is not None:
             self._admission_timer.cancel()
@@ -156,7 +182,7 @@ class Server:
             connection.close()
 
     def _accept(self, bound: _BoundListener, stream: Stream) -> Receiver:
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._env.clock.monotonic_ms()
         self._admission.accepted(now_ms)
         bound.admission.accepted(now_ms)
         ip = _ip(stream)
@@ -171,7 +197,13 @@ class Server:
             return _RejectedConnection()
         assembler = FrameAssembler(self._shared, self._limits.socket_request_max_bytes)
         connection = ClientConnection(
-            stream, assembler, self._dispatch, self._env.clock.now_ms, self._closed, self._memory
+            stream,
+            assembler,
+            self._dispatch,
+            self._env.clock.monotonic_ms,
+            self._closed,
+            self._memory,
+            listener_name=bound.name,
         )
         self.connections[connection] = bound
         self._per_ip[ip] += 1
@@ -193,7 +225,7 @@ class Server:
     # Admission: as in Kafka, connections beyond a limit of the broker or the listener wait to be accepted.
 
     def _configure_admission(self) -> None:
-        now_ms, window_s = self._env.clock.now_ms(), self._limits.rate_window_s
+        now_ms, window_s = self._env.clock.monotonic_ms(), self._limits.rate_window_s
         self._admission.configure(self._limits.of_broker, window_s, now_ms)
         for bound in self._listeners:
             bound.admission.configure(self._limits.of_listener(bound.name), window_s, now_ms)
@@ -201,7 +233,7 @@ class Server:
 
     def _admit(self) -> None:
         """Pauses the listeners that may not accept now and resumes the others. Sets a timer for the next check."""
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._env.clock.monotonic_ms()
         if self._admission_timer is not None:
             self._admission_timer.cancel()
             self._admission_timer = None
@@ -226,7 +258,7 @@ class Server:
                 await asyncio.sleep(_SWEEP_S_MAX)
                 continue
             await asyncio.sleep(max(0.05, min(_SWEEP_S_MAX, max_idle_ms / 4000)))
-            oldest = self._env.clock.now_ms() - max_idle_ms
+            oldest = self._env.clock.monotonic_ms() - max_idle_ms
             for connection in self._in_order():
                 if connection.is_idle_since(oldest):
                     logger.info("closing %s: it was idle for connections.max.idle.ms", connection.stream.peer)

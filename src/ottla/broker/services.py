@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kio.schema.envelope.v0.request import EnvelopeRequest
+
     from ottla.broker.background_tasks import BackgroundTasks
     from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.transactions import TransactionCoordinator
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.partition_host import PartitionHost
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quorum.quorum import Quorum
+    from ottla.broker.replication.throttles import ReplicationThrottles
     from ottla.broker.serial_thread import SerialThread
     from ottla.core.client_telemetry import ClientTelemetry
     from ottla.core.controller.commands import ControllerCommand, ResponseT
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.core.fetch_session import FetchSessionCache
     from ottla.env import Env
     from ottla.model.config import BrokerConfig
+    from ottla.rpc.node_connections import NodeConnections
     from ottla.storage.log_dirs import LogDirs
 
 
@@ -35,13 +41,21 @@ class MetadataCache(Protocol):
 
 
 class ControllerClient(Protocol):
-    """The way to the active controller."""
+    """The way to the active controller (`ottla.broker.active_controller`)."""
 
-    async def submit(self, command: "ControllerCommand[ResponseT]") -> "ResponseT":
-        """The controller's response to `command`, once its records are committed and applied here.
+    @property
+    def is_local(self) -> bool:
+        """Whether this node is the active controller, or can be no other."""
+        ...
 
-        Raises KafkaError if the controller rejects the whole command.
-        """
+    async def submit(
+        self, command: "ControllerCommand[ResponseT]", timeout_s: float | None = None
+    ) -> "ResponseT":
+        """The controller's response to `command`. Raises KafkaError if it rejects the whole command."""
+        ...
+
+    async def forward(self, envelope: "EnvelopeRequest") -> bytes:
+        """The response of the active controller to a client's request. Raises KafkaError."""
         ...
 
 
@@ -69,6 +83,9 @@ class BrokerServices(NodeServices):
     delayed_operations: "DelayedOperations"
     record_thread: "SerialThread"  # reads the records of batches
     producer_ids: "ProducerIds"
+    throttles: "ReplicationThrottles"
+    # New connections to the other brokers, which serve one request at a time for each connection.
+    connect_to_brokers: "Callable[[], NodeConnections]"
     telemetry: "ClientTelemetry"
     fetch_sessions: "Lazy[FetchSessionCache]"
     groups: "Lazy[GroupCoordinator]"

@@ -113,7 +113,9 @@ def _transactional_batches(
             if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
                 continue
             try:
-                found.append((services.partitions.find(topic.name, topic.topic_id, data.index), header))
+                found.append(
+                    (services.partitions.find_leader(topic.name, topic.topic_id, data.index), header)
+                )
             except KafkaError:
                 continue
     return found

@@ -5,10 +5,22 @@ import sys
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, groups, perf, pipeline, topics, transactions
+from ottla.cli import (
+    brokers,
+    cluster,
+    configs,
+    groups,
+    perf,
+    pipeline,
+    quorum,
+    reassign,
+    topics,
+    transactions,
+)
 from ottla.cli.consume import consume
 from ottla.cli.demo import demo
 from ottla.cli.dump_log import dump_log
+from ottla.cli.format import format_command
 from ottla.cli.options import AsJson
 from ottla.cli.output import CommandError, print_error, print_json
 from ottla.cli.produce import produce
@@ -33,10 +45,15 @@ app.command(
     add_help_option=False,
     context_settings=_PASS_THROUGH,
 )(lambda: None)
+app.command("format")(format_command)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(quorum.app, name="quorum")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(reassign.app, name="reassign")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(perf.app, name="perf")

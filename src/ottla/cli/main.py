@@ -6,6 +6,8 @@ import sys
 
 def main() -> None:
     arguments = sys.argv[1:]
+    if arguments[:1] in (["serve"], ["format"]):
+        _hide_hypothesis()
     if arguments[:1] == ["serve"]:
         gc.disable()  # imports make no garbage; the broker enables it when it is ready
         from ottla.cli.serve import serve
@@ -14,6 +16,15 @@ def main() -> None:
     from ottla.cli.app import run
 
     sys.exit(run())
+
+
+def _hide_hypothesis() -> None:
+    """Makes `import hypothesis` fail in this process, as if it were not installed.
+
+    kio imports it wherever it is installed, to register strategies. That takes a third of a broker's start in a test
+    environment.
+    """
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

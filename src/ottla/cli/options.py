@@ -5,6 +5,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ottla.cli.output import print_error
+
 _T = TypeVar("_T")
 
 Bootstrap = Annotated[
@@ -60,3 +62,9 @@ def parse_option(option: str, parse: Callable[[str], _T], text: str) -> _T:
         return parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def config_refused(errors: Iterable[str]) -> typer.Exit:
+    """Prints the errors of a configuration. The caller raises the result, as for wrong usage."""
+    print_error("\n  ".join(["the configuration is refused:", *errors]))
+    return typer.Exit(2)

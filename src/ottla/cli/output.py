@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 # Wide enough that nothing is cut in a file or a pipe.
 _PIPE_WIDTH = 2000
@@ -17,17 +17,23 @@ class CommandError(Exception):
 def print_json(*objects: Any) -> None:
     for item in objects:
         print(json.dumps(item, ensure_ascii=False))
+    sys.stdout.flush()  # a program that reads a pipe wants each result at once
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str | None = None,
+    file: IO[str] | None = None,
 ) -> None:
-    """A column whose name begins with ">" has numbers, and is aligned to the right."""
+    """On stdout, or in `file`. A column whose name begins with ">" has numbers, and is aligned to the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    file = file or sys.stdout
+    console = Console(width=None if file.isatty() else _PIPE_WIDTH, highlight=False, file=file)
     table = Table(
         box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="bold"
     )
@@ -45,7 +51,7 @@ def print_table(
         console.print(table)
     # Rich fills every line with blanks to the width of the table.
     for line in capture.get().splitlines():
-        print(line.rstrip())
+        print(line.rstrip(), file=file)
 
 
 def print_error(message: str) -> None:

@@ -63,25 +63,37 @@ def run(
     only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="Only this stage.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Print log lines, also at a terminal.")] = False,
     master: Master = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve /healthz and /readyz over HTTP."),
+    ] = None,
+    metrics_remote: Annotated[
+        bool, typer.Option("--metrics-remote", help="Let --metrics use an address that other machines reach.")
+    ] = False,
     file: File = DEFAULT_FILE,
 ) -> None:
     """Run the stages of a pipeline until Ctrl-C or SIGTERM. It continues where it was stopped."""
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import run_pipeline
+    from ottla.pipeline.health import parse_address
     from ottla.pipeline.validation import check_pipeline
 
+    address = None if metrics is None else parse_address(metrics, allow_remote=metrics_remote)
     pipeline = load(file)
     findings = check_pipeline(pipeline, only, master)
     _print_findings(findings)
     if any(not finding.is_warning for finding in findings):
         raise typer.Exit(1)
-    if not run_pipeline(pipeline, once=once, only=only, plain=plain, master=master):
+    if not run_pipeline(pipeline, once=once, only=only, plain=plain, master=master, metrics=address):
         raise typer.Exit(1)
 
 
 @app.command()
 def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Show the progress of each stage, from its checkpoint and the cluster. The pipeline need not run."""
+    """Show the progress of each stage, from its checkpoint and the cluster. The pipeline need not run.
+
+    The exit code is 1 if a topic's retention is about to delete records that are not archived, or has done so.
+    """
     from ottla.pipeline.config import load
     from ottla.pipeline.status import EndOffsets, statuses
 
@@ -97,6 +109,11 @@ def status(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
         )
     if ends.error is not None:
         print_error(ends.error)
+    risks = [f"{line.stage}: {risk}" for line in lines for risk in line.risks]
+    for risk in risks:
+        print_error(f"{risk} Run the archive now, or raise the topic's retention.")
+    if risks:
+        raise typer.Exit(1)
 
 
 app.command()(replay)

@@ -1,7 +1,6 @@
 """`ottla pipeline verify`, `merge` and `sql`: commands on the archives of a pipeline."""
 
 import sys
-import time
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +60,7 @@ def merge(name: _ArchiveName = None, master: Master = None, file: File = DEFAULT
     archives = _find_archives(pipeline, name)
     with command_session(pipeline, master) as spark:
         for sink, path in archives.items():
-            done = merged(spark, path, time.time_ns() // 1_000_000)
+            done = merged(spark, path)
             for one in done:
                 print(
                     f"{sink}: {one.hour.folder}: {one.before} files are {one.after}, {one.records:,} records"

@@ -25,7 +25,7 @@ def serve(arguments: Sequence[str]) -> int:
         return _BAD_CONFIG
     from ottla.broker.run import run_broker
 
-    return run_broker(config)
+    return run_broker(config, Path(options.ready_file) if options.ready_file else None)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,6 +45,11 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="set a config, also over that of the file; may be repeated",
+    )
+    add(
+        "--ready-file",
+        metavar="FILE",
+        help="write HOST:PORT to this file when the broker serves, and remove it when the broker stops",
     )
     add(
         "--log-format",

@@ -27,6 +27,21 @@ Waiter = Hashable
 class Command(Generic[ResponseT]):
     """The type parameter is the type of the response. Random values (member ids) come with the command."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether the command cannot succeed without a record. While the log takes none, the runtime rejects it
+        undecided, so that the shard need not be rebuilt.
+        """
+        return False
+
+
+class WritingCommand(Command[ResponseT]):
+    """A command that never succeeds without a record."""
+
+    @property
+    def writes(self) -> bool:
+        return True
+
 
 class Reply(NamedTuple):
     """Sent when all records up to and including its decision are committed. The response may be a KafkaError."""

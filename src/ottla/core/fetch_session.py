@@ -7,15 +7,13 @@ carries only the differences, and its response contains only partitions with new
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
+from ottla.core.fetch_ready_set import PartitionResult, ReadySet, SessionPartition, SessionTopic, has_records
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_OFFSET
-from ottla.model.region import FileRegion
 from ottla.protocol.fetch_codec import (
-    FetchPartition,
     FetchPartitionResponse,
     FetchTopic,
     FetchTopicResponse,
@@ -27,54 +25,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _SESSION_ID_MAX = _EPOCH_MAX = 0x7FFFFFFF
 
-# The sum of topics and partitions over all sessions. Each takes about 500 bytes, so this limits them to 100 MB.
-_ENTRIES_MAX = 200_000
-
-
-class SessionTopic:
-    """A topic as the client identifies it: by name up to Fetch v12, by id from v13."""
-
-    __slots__ = ("__weakref__", "name", "partitions", "topic_id")
-
-    def __init__(self, name: str | None, topic_id: UUID | None) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions: dict[int, SessionPartition] = {}
-
-
-class SessionPartition:
-    """A partition to read: the client's request for it, and the offsets that it was last sent.
-
-    `hosted` belongs to the reader, which keeps the hosted partition here to avoid a lookup per fetch.
-    """
-
-    __slots__ = ("high_watermark", "hosted", "log_start_offset", "request", "topic")
-
-    def __init__(self, topic: SessionTopic, request: FetchPartition) -> None:
-        self.topic = topic
-        self.request = request
-        self.hosted: Any = None
-        self.high_watermark = NO_OFFSET
-        self.log_start_offset = NO_OFFSET
-
-    def update_sent(self, response: FetchPartitionResponse) -> bool:
-        """Remembers what is sent to the client; returns whether any of it is new to the client."""
-        has_news = (
-            response.high_watermark != self.high_watermark
-            or response.log_start_offset != self.log_start_offset
-            or response.error_code != 0
-            or response.preferred_read_replica >= 0
-            or response.diverging_epoch is not None
-            or has_records(response)
-        )
-        if has_news:
-            # After an error the next response must contain the partition again, even if nothing else has changed.
-            self.high_watermark = response.high_watermark if response.error_code == 0 else NO_OFFSET
-            self.log_start_offset = response.log_start_offset
-        return has_news
-
-
-PartitionResult = tuple[SessionPartition, FetchPartitionResponse]
+# The sum of topics and partitions over all sessions. Each takes about 600 bytes, so this limits them to 90 MB.
+_ENTRIES_MAX = 150_000
 
 
 class SessionResponse(NamedTuple):
@@ -83,12 +35,50 @@ class SessionResponse(NamedTuple):
 
 
 class FetchContext(ABC):
-    """A fetch request: which partitions to read, in which order, and how to respond."""
+    """A fetch request: which partitions to read, in which order, and how to respond.
+
+    If there is a `ready_set`, reads watch the partitions, and a fetch that waits looks at the ready ones only. An
+    incremental fetch has that of its session. Others have one only if `watch` was called.
+    """
+
+    is_incremental = False
+    ready_set: ReadySet | None = None
 
     @property
     @abstractmethod
     def partitions(self) -> Collection[SessionPartition]:
-        """In reading order."""
+        """The partitions to read for a response, in reading order."""
+
+    @property
+    def count(self) -> int:
+        """The number of `partitions`."""
+        return len(self.partitions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the client fetches no partition at all."""
+        return not self.partitions
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is pointless to wait any longer."""
+        return False
+
+    def watch(self) -> ReadySet:
+        """Makes reads watch the partitions, until `respond` or `abandon`."""
+        self.ready_set = ReadySet()
+        return self.ready_set
+
+    def abandon(self) -> None:
+        """The request will not get a response."""
+        if self.ready_set is not None:
+            self.ready_set.close()
+
+    def wait(self, results: Iterable[PartitionResult]) -> None:
+        """The results are not enough for a response: partitions that have nothing to say become idle."""
+        assert self.ready_set is not None
+        for partition, _ in results:
+            self.ready_set.settle(partition)
 
     @abstractmethod
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
@@ -107,11 +97,13 @@ class SessionlessContext(FetchContext):
         return self._partitions
 
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
+        if self.ready_set is not None:
+            self.ready_set.close()
         return SessionResponse(NO_SESSION_ID, _by_topic(results))
 
 
-class FetchSession:
-    """The partitions that a client fetches. Those that returned records move to the end, so that none starves."""
+class FetchSession(ReadySet):
+    """The partitions that a client fetches. Those that returned records are read last, so that none starves."""
 
     __slots__ = (
         "created_ms",
@@ -121,7 +113,6 @@ class FetchSession:
         "evictable_by_privileged",
         "eviction_key",
         "is_privileged",
-        "last_used_ms",
         "partitions",
         "session_id",
         "topics",
@@ -129,15 +120,15 @@ class FetchSession:
     )
 
     def __init__(self, *, uses_topic_ids: bool, is_privileged: bool) -> None:
+        super().__init__()
         self.session_id = NO_SESSION_ID
         self.epoch = INITIAL_EPOCH + 1
         self.uses_topic_ids = uses_topic_ids
         self.is_privileged = is_privileged
         self.topics: dict[str | UUID | None, SessionTopic] = {}
-        # In reading order. A dict, because a partition moves to the end after each response with records.
-        self.partitions: dict[SessionPartition, None] = {}
+        self.partitions: dict[SessionPartition, None] = {}  # an ordered set, in the order of the client
         self.entries = 0  # as counted by the cache
-        self.created_ms = self.last_used_ms = 0
+        self.created_ms = 0
         self.eviction_key = (is_privileged, 0, NO_SESSION_ID)
         self.evictable_by_all = self.evictable_by_privileged = False
 
@@ -156,8 +147,11 @@ class FetchSession:
                     partition = SessionPartition(session_topic, request)
                     session_topic.partitions[request.index] = partition
                     self.partitions[partition] = None
+                    self.add(partition)
                 else:
                     partition.request = request
+                    if partition not in self.ready:
+                        self.leave_idle(partition)
         for forgotten_topic in forgotten:
             self._forget(forgotten_topic)
 
@@ -170,21 +164,21 @@ class FetchSession:
             partition = topic.partitions.pop(index, None)
             if partition is not None:
                 del self.partitions[partition]
+                self.remove(partition)
         if not topic.partitions:
             del self.topics[key]
 
     def close(self) -> None:
-        """Ends the session and breaks the reference cycle of topics and partitions, so that they are freed at once.
+        """Ends the session, and breaks all reference cycles of partitions, so that they are freed at once.
 
         `partitions` stays, for a request that is still reading.
         """
         for topic in self.topics.values():
             topic.partitions.clear()
         self.topics.clear()
-
-    def move_to_end(self, partition: SessionPartition) -> None:
-        del self.partitions[partition]
-        self.partitions[partition] = None
+        super().close()
+        for partition in self.partitions:
+            partition.ready_set = None
 
 
 def prepare_full_fetch(
@@ -201,7 +195,11 @@ def prepare_full_fetch(
 
 
 class FullContext(FetchContext):
-    """A full fetch that opens a session, if the cache has room for it."""
+    """A full fetch that opens a session, if the cache has room for it.
+
+    All partitions of the new session are ready, as nobody has watched them while they were read, unless `watch` was
+    called.
+    """
 
     def __init__(self, cache: "FetchSessionCache", session: FetchSession, random_id: int) -> None:
         self._cache = cache
@@ -212,23 +210,59 @@ class FullContext(FetchContext):
     def partitions(self) -> Collection[SessionPartition]:
         return self._session.partitions
 
+    def watch(self) -> ReadySet:
+        self.ready_set = self._session
+        return self._session
+
+    def abandon(self) -> None:
+        if self._session.session_id == NO_SESSION_ID:
+            self._session.close()
+
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
         for partition, response in results:
             partition.update_sent(response)
-        session_id = self._cache.add(self._session, now_ms, self._random_id)
+            self._session.settle(partition)
+        session_id = NO_SESSION_ID
+        if not self._session.is_closed:
+            session_id = self._cache.add(self._session, now_ms, self._random_id)
         if session_id == NO_SESSION_ID:
             self._session.close()
         return SessionResponse(session_id, _by_topic(results))
 
 
 class IncrementalContext(FetchContext):
+    """A fetch of the ready partitions of a session."""
+
+    is_incremental = True
+
     def __init__(self, session: FetchSession) -> None:
-        self._session = session
+        self.ready_set = self._session = session
         self._epoch = session.epoch
 
     @property
     def partitions(self) -> Collection[SessionPartition]:
-        return self._session.partitions
+        return self._session.ready_partitions()
+
+    @property
+    def count(self) -> int:
+        return len(self._session.ready)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._session.partitions
+
+    @property
+    def is_over(self) -> bool:
+        """A closed session watches nothing, and a later request of the same session has taken this one's place."""
+        return self._session.is_closed or self._session.epoch != self._epoch
+
+    def abandon(self) -> None:
+        """The session stays in the cache."""
+
+    def wait(self, results: Iterable[PartitionResult]) -> None:
+        for partition, response in results:
+            if not partition.has_news(response):
+                self._session.settle(partition)
 
     def respond(self, results: Sequence[PartitionResult], now_ms: int) -> SessionResponse:
         session = self._session
@@ -241,10 +275,12 @@ class IncrementalContext(FetchContext):
         news = []
         for result in results:
             partition, response = result
+            if partition.is_settled:
+                session.settle(partition)
             if partition.update_sent(response):
                 news.append(result)
                 if has_records(response):
-                    session.move_to_end(partition)
+                    session.place_last(partition)
         return SessionResponse(session.session_id, _by_topic(news))
 
 
@@ -261,8 +297,14 @@ class FetchSessionCache:
     """
 
     def __init__(
-        self, max_sessions: int = 1000, min_eviction_ms: int = 120_000, max_entries: int = _ENTRIES_MAX
+        self,
+        max_sessions: int = 1000,
+        min_eviction_ms: int = 120_000,
+        max_entries: int = _ENTRIES_MAX,
+        on_ready: Callable[[ReadySet], object] | None = None,
     ) -> None:
+        """`on_ready` is called when a partition of a session becomes ready, and when a session ends."""
+        self._on_ready = on_ready
         self.max_sessions = max_sessions
         self.min_eviction_ms = min_eviction_ms
         self.max_entries = max_entries
@@ -326,6 +368,7 @@ class FetchSessionCache:
             session_id = session_id % _SESSION_ID_MAX + 1
         session.session_id = session_id
         session.created_ms = now_ms
+        session.on_ready = self._on_ready
         self._sessions[session_id] = session
         self._touch(session, now_ms)
         return session_id
@@ -416,13 +459,6 @@ class FetchSessionCache:
             del self._evictable_by_all[bisect_left(self._evictable_by_all, key)]
         if session.evictable_by_privileged:
             del self._evictable_by_privileged[bisect_left(self._evictable_by_privileged, key)]
-
-
-def has_records(response: FetchPartitionResponse) -> bool:
-    records = response.records
-    if records is None:
-        return False
-    return (records.length if isinstance(records, FileRegion) else len(records)) > 0
 
 
 def _by_topic(results: Iterable[PartitionResult]) -> list[FetchTopicResponse]:

@@ -76,13 +76,14 @@ class Purgatory:
             else:
                 watching[operation] = None
 
-    def check(self, key: Hashable, now_ms: int) -> int:
-        """Something changed under `key`: tries the operations that watch it, in order; returns how many completed."""
-        watching = self._watchers.get(key)
-        if watching is None:
-            return 0
+    def check(self, keys: Iterable[Hashable], now_ms: int) -> int:
+        """Something changed under `keys`: tries the operations that watch them, in order; returns how many completed.
+
+        An operation that watches several of the keys is tried once.
+        """
+        watching = dict.fromkeys(operation for key in keys for operation in self._watchers.get(key, ()))
         completed = 0
-        for operation in list(watching):
+        for operation in watching:
             # An operation that completed may have completed others.
             if operation._timer is not None and self._try(operation, now_ms):
                 completed += 1

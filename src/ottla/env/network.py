@@ -85,14 +85,33 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+class Binding(Protocol):
+    """A reserved address. Connections to it are refused until `listen`."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    def listen(self, new_receiver: ReceiverFactory) -> Listener:
+        """Calls `new_receiver` for each accepted connection. The listener owns the address from now on."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Network(Protocol):
+    @property
+    def host_name(self) -> str:
+        """The name under which other machines know this one."""
+        ...
+
+    async def bind(self, host: str, port: int, options: SocketOptions = DEFAULT_OPTIONS) -> Binding:
+        """Reserves an address. Port 0 picks a free port. Raises OSError if the address is not available."""
+        ...
+
     async def listen(
         self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> Listener:
-        """Calls `new_receiver` for each accepted connection. Port 0 picks a free port.
-
-        Raises OSError if the address is not available.
-        """
+        """`bind`, and `listen` at once."""
         ...
 
     async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> Stream: ...

@@ -182,11 +182,14 @@ class RealDisk:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         file = RealFile(temporary, descriptor)
         try:
-            file.write_at(0, [data])
-            file.sync()
-        finally:
-            file.close()
-        os.replace(temporary, path)
+            with contextlib.closing(file):
+                file.write_at(0, [data])
+                file.sync()
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)  # a full disk must not keep the part that was written
+            raise
         self.sync_dir(os.path.dirname(path) or ".")
 
     def exists(self, path: str) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from ottla.env.network import (
     DEFAULT_OPTIONS,
+    Binding,
     Listener,
     Part,
     Receiver,
@@ -278,11 +279,30 @@ class SocketListener:
         self.resume()
 
 
+class SocketBinding:
+    def __init__(self, sock: socket.socket, options: SocketOptions) -> None:
+        self._sock = sock
+        self._options = options
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._sock.getsockname()[:2]
+        return host, port
+
+    def listen(self, new_receiver: ReceiverFactory) -> Listener:
+        self._sock.listen(self._options.backlog)
+        return SocketListener(asyncio.get_running_loop(), self._sock, new_receiver, self._options)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
 class RealNetwork:
-    async def listen(
-        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
-    ) -> Listener:
-        loop = asyncio.get_running_loop()
+    @property
+    def host_name(self) -> str:
+        return socket.gethostname()
+
+    async def bind(self, host: str, port: int, options: SocketOptions = DEFAULT_OPTIONS) -> Binding:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -293,12 +313,16 @@ class RealNetwork:
                 # Accepted sockets inherit it. Setting it on them is too late: the TCP window is agreed by then.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
             sock.bind((host, port))
-            sock.listen(options.backlog)
             sock.setblocking(False)
-            return SocketListener(loop, sock, new_receiver, options)
+            return SocketBinding(sock, options)
         except BaseException:
             sock.close()
             raise
+
+    async def listen(
+        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
+    ) -> Listener:
+        return (await self.bind(host, port, options)).listen(new_receiver)
 
     async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> Stream:
         loop = asyncio.get_running_loop()

@@ -33,7 +33,13 @@ class SparkSettings:
         "checkpoints",
     )
     interval: str = setting("how often a stage looks for new records, in Spark's format", "1 second")
-    conf: dict[str, Any] = setting("Spark's own properties, such as spark.sql.shuffle.partitions", {})
+    restarts_max: int = setting(
+        "how often a stage that fails is restarted, with growing pauses and without a finished batch in between, "
+        "before it is given up; -1: without limit. Errors that pass by themselves, as when a broker is down, do not "
+        "count",
+        5,
+    )
+    conf: dict[str, Any] = setting("Spark's own properties, such as spark.driver.memory", {})
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,22 @@ class TopicSettings:
 
 
 @dataclass(frozen=True)
+class RunSettings:
+    """Settings that every stage has."""
+
+    required: bool = setting(
+        "whether the process ends, with exit code 1, when the stage is given up; with false the other stages continue",
+        True,
+    )
+
+
+@dataclass(frozen=True)
 class WritingSettings:
     """Settings that allow a stage to write although the exactly-once sink rejected it; the error says what to set."""
 
     reset_sink: str = setting(
-        "the id of the query that this stage replaces after its checkpoint was lost; the records that it reads again "
-        "are written again",
+        "the id of the query that this stage replaces after its checkpoint was lost, or QUERY@BATCH after its markers "
+        "were lost; the records that it reads again are written again",
         "",
     )
     accept_plan: str = setting(
@@ -75,6 +91,7 @@ class StageDeclaration:
     kind: str
     settings: Any
     make: Callable[..., Stage] = field(repr=False)
+    required: bool = True
 
 
 @dataclass(frozen=True)
@@ -235,13 +252,18 @@ class _Reader:
         except PipelineError as error:
             self._report(where, error)
             return
-        shared = {key_of(item) for item in fields(WritingSettings)} if group in _WRITERS else set()
-        rest = {key: value for key, value in table.items() if key not in {"kind", *shared}}
-        settings = self._table(where, rest, make.Settings)
-        writing = self._table(where, {key: table[key] for key in shared & {*table}}, WritingSettings)
-        if settings is not None and writing is not None:
+        own = {key: value for key, value in table.items() if key != "kind"}
+        running = self._shared(where, own, RunSettings)
+        writing = self._shared(where, own, WritingSettings) if group in _WRITERS else WritingSettings()
+        settings = self._table(where, own, make.Settings)
+        if settings is not None and running is not None and writing is not None:
             self.sink_options[name] = writing.options()
-            yield StageDeclaration(group, name, kind, settings, make)
+            yield StageDeclaration(group, name, kind, settings, make, running.required)
+
+    def _shared(self, where: str, own: dict[str, Any], kind: type[Any]) -> Any:
+        """Takes the settings of `kind` out of a stage's own."""
+        names = {key_of(item) for item in fields(kind)} & {*own}
+        return self._table(where, {name: own.pop(name) for name in names}, kind)
 
     def _named(self, group: str) -> dict[str, Any]:
         tables = self.tables.get(group, {})

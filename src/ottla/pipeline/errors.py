@@ -15,3 +15,10 @@ class PipelineError(Exception):
 
 class RetriableError(PipelineError):
     """An error that may pass by itself, as when a broker or a database is down. The runner restarts the stage."""
+
+
+class PermanentStageError(PipelineError):
+    """An error after which a restart would do harm, as when another run has taken over. The runner gives the stage up.
+
+    Spark passes on only the text of an error, with its class: `query_errors` recognizes it by this name.
+    """

@@ -6,16 +6,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.health import Address, Health, serve_health
 from ottla.pipeline.query_errors import summarize
-from ottla.pipeline.runner import StageRun, open_session, run_stages, trigger_of, waves_of
+from ottla.pipeline.runner import StageRun, is_ended, open_session, run_stages, trigger_of, waves_of
 from ottla.pipeline.topics import connect, create_missing_topics
 
 if TYPE_CHECKING:
@@ -31,25 +32,47 @@ def run_pipeline(
     only: str | None = None,
     plain: bool = False,
     master: str | None = None,
+    metrics: Address | None = None,
 ) -> bool:
-    """Returns whether no stage failed. Ctrl-C and SIGTERM stop it without loss: the next run resumes there."""
+    """Returns whether no stage failed. Ctrl-C and SIGTERM stop it without loss: the next run resumes there.
+
+    `metrics` is the address at which it serves its health.
+    """
     console = Console(highlight=False, markup=False, soft_wrap=True)
     plain = plain or not console.is_terminal
     for topic in create_missing_topics(connect(pipeline.context.cluster), pipeline.topics):
         console.print(f"Created topic {topic}")
     waves = waves_of(pipeline, only, once=once)
-    stop = Event()
+    runs = [run for wave in waves for run in wave]
+    health = Health(runs)
+    stop = SignalFlag()
     log = None if plain else pipeline.context.folder / _LOG_NAME
     where = master or pipeline.spark.master
     console.print(f"Starting Spark on {where}" + (f"; its log is {log}" if log else ""))
-    with set_by_signals(stop), stderr_to(log), open_session(pipeline, master) as spark:
+    with (
+        set_by_signals(stop),
+        health_at(metrics, health, console),
+        stderr_to(log),
+        open_session(pipeline, master) as spark,
+    ):
         if spark.sparkContext.uiWebUrl:
             console.print(f"Spark's web UI: {spark.sparkContext.uiWebUrl}")
         # Again, because Spark installs a handler of its own when it creates a session.
         with set_by_signals(stop), display_for(console, plain=plain) as display:
-            succeeded = run_stages(spark, waves, trigger_of(pipeline, once=once), display, stop)
-        console.print(closing_lines([run for wave in waves for run in wave], stopped=stop.is_set()))
+            trigger = trigger_of(pipeline, once=once)
+            succeeded = run_stages(spark, waves, trigger, display, stop, health.polled)
+        console.print(closing_lines(runs, stopped=stop.is_set() or is_ended(runs)))
     return succeeded
+
+
+@contextmanager
+def health_at(address: Address | None, health: Health, console: Console) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    with serve_health(address, health) as url:
+        console.print(f"Health: {url}/healthz and {url}/readyz")
+        yield
 
 
 @contextmanager
@@ -90,7 +113,7 @@ def closing_lines(runs: Sequence[StageRun], *, stopped: bool) -> str:
 
 
 @contextmanager
-def set_by_signals(stop: Event) -> Iterator[None]:
+def set_by_signals(stop: SignalFlag) -> Iterator[None]:
     """Ctrl-C and SIGTERM set the event. A second signal raises KeyboardInterrupt."""
 
     def on_signal(number: int, frame: Any) -> None:

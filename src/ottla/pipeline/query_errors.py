@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from ottla.pipeline.errors import PipelineError, RetriableError
+from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.progress import topic_offsets
 
 # Our errors by their full names, as Python prints them at the end of a traceback, possibly in the middle of Java's.
@@ -19,7 +19,7 @@ _REJECTED_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] ([^\n]+)")
 _PREFACE = re.compile(r"^Query \[.*?\] terminated with exception: (?:\[[A-Z0-9_.]+\] )?")
 _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
 _TRAILING = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*$")
-# Retriable errors in the words of librdkafka, Spark, databases and sockets.
+# Retriable errors in the words of librdkafka, Spark, databases, sockets, S3 and HDFS.
 _RETRIABLE = re.compile(
     r"_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|COORDINATOR_(?:NOT_AVAILABLE|LOAD_IN_PROGRESS)"
     r"|NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE|NOT_LEADER|BROKER_NOT_AVAILABLE|REQUEST_TIMED_OUT"
@@ -27,6 +27,10 @@ _RETRIABLE = re.compile(
     r"|ExecutorLostFailure|Python worker (?:failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET"
     r"|Lost connection to (?:MySQL|MariaDB|server)|Can't connect to (?:MySQL|MariaDB|server)"
     r"|Broken pipe|server closed the connection unexpectedly"
+    r"|Connection timed out|Read timed out|SocketTimeoutException|ConnectTimeoutException|connect timed out"
+    r"|UnknownHostException|NoRouteToHostException|Temporary failure in name resolution|FetchFailed"
+    r"|Slow ?Down|Status Code: (?:429|500|502|503|504)\b|SafeModeException|is in safe mode|StandbyException"
+    r"|not supported in state standby"
 )
 # Spark prints the query's plan, with its options, below this line.
 _PLAN = "=== Streaming Query ==="
@@ -35,15 +39,21 @@ _LINE_MAX = 500
 
 
 class ErrorSummary(NamedTuple):
-    """`sentence` is what the user reads; `is_retriable` means that the same query may succeed a moment later."""
+    """`sentence` is what the user reads; `is_retriable` means that the same query may succeed a moment later.
+
+    `is_permanent` means that the stage must not be started again.
+    """
 
     sentence: str
     is_retriable: bool
+    is_permanent: bool = False
 
 
 def summarize(error: BaseException) -> ErrorSummary:
+    if isinstance(error, PermanentStageError):
+        return ErrorSummary(str(error), is_retriable=False, is_permanent=True)
     if isinstance(error, PipelineError):
-        return ErrorSummary(str(error), isinstance(error, RetriableError))
+        return ErrorSummary(str(error), _is_retriable(type(error).__name__, str(error)))
     return summarize_text(str(error) or type(error).__name__)
 
 
@@ -52,9 +62,13 @@ def summarize_text(text: str) -> ErrorSummary:
     failed_batch = _failed_batch(text)
     text = text.partition(_PLAN)[0]
     own = _OWN_ERROR.findall(text)
+    # Wherever it is in the text: another error may have been raised while it was handled.
+    permanent = [sentence for name, sentence in own if name == PermanentStageError.__name__]
+    if permanent:
+        return ErrorSummary(permanent[-1].strip(), is_retriable=False, is_permanent=True)
     if own:
         name, sentence = own[-1]
-        return ErrorSummary(sentence.strip(), name == RetriableError.__name__)
+        return ErrorSummary(sentence.strip(), _is_retriable(name, sentence))
     rejected = _REJECTED_RECORD.search(text)
     if rejected:
         return ErrorSummary(_TRAILING.sub("", rejected[1]), is_retriable=False)
@@ -67,6 +81,11 @@ def summarize_text(text: str) -> ErrorSummary:
         condition = _SPARK_CONDITION.search(text)
         reason = _PREFACE.sub("", condition[2] if condition else _first_line(text))
     return ErrorSummary(_shorten(reason) + ("" if is_retriable else failed_batch), is_retriable)
+
+
+def _is_retriable(name: str, sentence: str) -> bool:
+    """Of an error of ours, which may quote the cause in the words of another system."""
+    return name == RetriableError.__name__ or _RETRIABLE.search(sentence) is not None
 
 
 def _failed_batch(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from typing import Any
 
-from ottla.pipeline.config import SparkSettings, TopicSettings, WritingSettings
+from ottla.pipeline.config import RunSettings, SparkSettings, TopicSettings, WritingSettings
 from ottla.pipeline.settings import key_of
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.stage_registry import STAGE_CLASSES, load_stage_class
@@ -24,6 +24,9 @@ Every table and every setting of a `pipeline.toml`. `ottla pipeline reference` w
 `name`, at the top of the file, is the pipeline's name. The stages write exactly once under an id that is made of it, so
 do not change it later. The default is the name of the folder.
 """
+_RUN = """\
+Every stage also has this.
+"""
 _WRITING = """\
 Every stage that writes topics also has these. Set them after the sink rejected the stage; the error says to what. They
 may stay in the file, because each names only one query or one plan. See [the sink](../exactly-once-sink.md).
@@ -39,6 +42,7 @@ def reference_markdown() -> str:
         _section("[topics.NAME]", TopicSettings),
     ]
     parts += [_section(title, kind) for title, kind in stage_sections()]
+    parts.append(_section("[sources.NAME], [transforms.NAME] and [sinks.NAME]", RunSettings, _RUN))
     parts.append(_section("[sources.NAME] and [transforms.NAME]", WritingSettings, _WRITING))
     return "\n".join(parts)
 

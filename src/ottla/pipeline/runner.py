@@ -1,35 +1,41 @@
-"""Runs the stages of a pipeline: starts their queries, restarts them after retriable errors, and stops them.
+"""Runs the stages of a pipeline: starts their queries, restarts them after errors, and stops them.
 
-A stage that fails ends alone. The others continue, and the exit code reports the failure at the end.
+A required stage that is given up ends the run. After another the others continue, and the exit code reports it at the
+end.
 """
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from threading import Event
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.progress import Progress, progress_of
 from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.restarts import ONCE, RestartPolicy, Restarts, policy_of
 from ottla.pipeline.stage import Stage
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.5
-_BACKOFF_S = (1, 2, 5, 10, 30)
-# A run with --once gives a stage up at this attempt.
-ATTEMPTS_MAX_ONCE = 5
+SHUFFLE = "spark.sql.shuffle.partitions"
+_CLUSTER_PARTITIONS = 32
+_PARTITIONS_MAX = 200
 _ENDED_BY_ITSELF = RetriableError("The query ended by itself, which it should not.", "Check Spark's log.")
 
 
 class StageRun:
-    """One stage while the pipeline runs. `state` is waiting, running, done or failed; `note` gives details."""
+    """One stage while the pipeline runs. `state` is waiting, running, done or failed; `note` gives details.
 
-    def __init__(self, name: str, stage: Stage, *, attempts_max: int | None) -> None:
+    `is_required` means that the run ends if the stage is given up, unless each stage ends with its data (`--once`).
+    """
+
+    def __init__(self, name: str, stage: Stage, policy: RestartPolicy, *, is_required: bool = True) -> None:
         self.name = name
         self.stage = stage
         self.state = "waiting"
@@ -38,14 +44,19 @@ class StageRun:
         self.dead_letters: int | None = None
         self.late_rows = 0
         self.progress: Progress | None = None
-        self._attempts_max = attempts_max
-        self._attempts = 0
+        self.is_required = is_required
+        self._ends_with_its_data = policy is ONCE
+        self._restarts = Restarts(policy)
         self._start_at = 0.0
         self._query: StreamingQuery | None = None
 
     @property
     def is_over(self) -> bool:
         return self.state in ("done", "failed")
+
+    @property
+    def ends_run(self) -> bool:
+        return self.state == "failed" and self.is_required and not self._ends_with_its_data
 
     def step(self, spark: "SparkSession", trigger: Mapping[str, Any], now: float) -> list[Progress]:
         """Polls the query, or starts it when it is due. Returns the batches since the last poll."""
@@ -73,10 +84,10 @@ class StageRun:
             error = query.exception()
             if error is not None:
                 self._failed(error, now)
-            elif self._attempts_max is None:
-                self._failed(_ENDED_BY_ITSELF, now)
-            else:
+            elif self._ends_with_its_data:
                 self.state, self.note = "done", "all available records are processed"
+            else:
+                self._failed(_ENDED_BY_ITSELF, now)
         return batches
 
     def _new_batches(self, query: "StreamingQuery") -> list[Progress]:
@@ -87,7 +98,7 @@ class StageRun:
         reports = [last] if last["batchId"] <= seen + 1 else query.recentProgress
         batches = [item for report in reports if (item := progress_of(report)).batch > seen and item.rows]
         for batch in batches:
-            self._attempts = 0
+            self._restarts.reset()
             self.rows += batch.rows
             self.late_rows += batch.late_rows
             if batch.dead_letters is not None:
@@ -104,15 +115,15 @@ class StageRun:
 
     def _failed(self, error: BaseException, now: float) -> None:
         summary = summarize(error)
+        # A poll may fail while the query lives. It would run on, and the next start find its name in use.
+        self.stop()
         self._query = None
-        self._attempts += 1
-        gives_up = self._attempts_max is not None and self._attempts >= self._attempts_max
-        if summary.is_retriable and not gives_up:
-            wait_s = _BACKOFF_S[min(self._attempts, len(_BACKOFF_S)) - 1]
-            self._start_at = now + wait_s
-            self.state, self.note = "waiting", f"{summary.sentence} Next attempt in {wait_s} s."
-        else:
+        restart = self._restarts.next(is_temporary=summary.is_retriable, is_permanent=summary.is_permanent)
+        if restart is None:
             self.state, self.note = "failed", summary.sentence
+        else:
+            self._start_at = now + restart.pause_s
+            self.state, self.note = "waiting", f"{summary.sentence} {restart.text}"
 
     def stop(self) -> None:
         """The next start runs again what the current batch has not committed."""
@@ -134,22 +145,45 @@ def run_stages(
     waves: Sequence[Sequence[StageRun]],
     trigger: Mapping[str, Any],
     display: Display,
-    stop: Event,
+    stop: SignalFlag,
+    polled: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Runs one wave after another until `stop` is set or all are over. Returns whether no stage failed."""
+    """Runs one wave after another until `stop` is set, all are over, or a required stage has failed.
+
+    Calls `polled` after every poll. Returns whether no stage failed.
+    """
     runs = [run for wave in waves for run in wave]
     try:
         for wave in waves:
-            while not stop.is_set() and not all(run.is_over for run in wave):
+            while not (stop.is_set() or is_ended(wave) or all(run.is_over for run in wave)):
                 for run in wave:
                     _step(run, spark, trigger, display)
                 display.show(runs)
-                if not all(run.is_over for run in wave):
+                polled()
+                if not (is_ended(wave) or all(run.is_over for run in wave)):
                     stop.wait(POLL_S)
     finally:
+        if stop.is_set():
+            silence(spark)
         for run in runs:
             run.stop()
     return all(run.state != "failed" for run in runs)
+
+
+def silence(spark: "SparkSession") -> None:
+    """Turns Spark's log off. Spark reports each task that a stop cancels as an error, with its stack.
+
+    Also the server for accumulators in this process, whose connection a stop may interrupt.
+    """
+    with contextlib.suppress(Exception):
+        context: Any = spark.sparkContext
+        context._accumulatorServer.handle_error = lambda *_: None
+        context.setLogLevel("OFF")
+
+
+def is_ended(runs: Sequence[StageRun]) -> bool:
+    """Whether a stage was given up without which the run must not continue."""
+    return any(run.ends_run for run in runs)
 
 
 def _step(run: StageRun, spark: "SparkSession", trigger: Mapping[str, Any], display: Display) -> None:
@@ -165,9 +199,12 @@ def waves_of(pipeline: Pipeline, only: str | None, *, once: bool) -> list[list[S
 
     Transforms then run in the order of the file: one may read what another writes.
     """
-    stages = pipeline.stages(only)
-    attempts_max = ATTEMPTS_MAX_ONCE if once else None
-    runs = {name: StageRun(name, stage, attempts_max=attempts_max) for name, stage in stages.items()}
+    policy = ONCE if once else policy_of(pipeline.spark.restarts_max)
+    required = {item.name for item in pipeline.declared if item.required}
+    runs = {
+        name: StageRun(name, stage, policy, is_required=name in required)
+        for name, stage in pipeline.stages(only).items()
+    }
     if not once:
         return [list(runs.values())]
     groups = {item.name: item.group for item in pipeline.declared}
@@ -200,6 +237,17 @@ def check_spark(spark: "SparkSession", error: BaseException) -> None:
     )
 
 
+def shuffle_partitions(pipeline: Pipeline, spark: "SparkContext") -> int:
+    """As many as can run at once, or as the pipeline's largest topic has partitions.
+
+    Spark's 200 are far too many for most pipelines: each is a task, with a transaction and files of state of its own.
+    On a cluster it is not known how many executors come, and a query with state cannot change the number later.
+    """
+    cores = spark.defaultParallelism if str(spark.master).startswith("local") else _CLUSTER_PARTITIONS
+    topics = (topic.partitions for topic in pipeline.topics.values())
+    return min(max(cores, *topics, 1), _PARTITIONS_MAX)
+
+
 @contextlib.contextmanager
 def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSession"]:
     """A Spark session as the file configures it. `master` overrides the file's."""
@@ -208,6 +256,9 @@ def open_session(pipeline: Pipeline, master: str | None) -> Iterator["SparkSessi
     conf = {key: as_text(value) for key, value in pipeline.spark.conf.items()}
     spark = spark_session(f"ottla {pipeline.context.pipeline}", master or pipeline.spark.master, conf)
     try:
+        # Also spark-submit and spark-defaults.conf may set it.
+        if SHUFFLE not in conf and not spark.sparkContext.getConf().contains(SHUFFLE):
+            spark.conf.set(SHUFFLE, str(shuffle_partitions(pipeline, spark.sparkContext)))
         yield spark
     finally:
         with contextlib.suppress(Exception):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ottla.pipeline.settings import setting
 
@@ -97,4 +97,13 @@ class Stage(Protocol):
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
         """Starts its query; `trigger` is Spark's: {"availableNow": True} or {"processingTime": "1 second"}."""
+        ...
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """A stage that keeps records which would be lost without it."""
+
+    def risks(self) -> list[str]:
+        """Sentences about records that will be lost soon, or are lost already; without Spark."""
         ...

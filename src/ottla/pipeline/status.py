@@ -1,5 +1,6 @@
 """How far each stage is, from its checkpoint and the cluster. Needs no Spark, and the pipeline need not run."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 from ottla.pipeline.config import Pipeline, StageDeclaration
 from ottla.pipeline.progress import TopicOffsets, records_behind, topic_offsets
 from ottla.pipeline.spark.checkpoint import Checkpoint
+from ottla.pipeline.stage import Guard, Stage
 
 _FILE_SCHEME = "file://"
 
@@ -22,16 +24,21 @@ class StageStatus(NamedTuple):
     # one entry for each source of the query: offsets of topics, or the offset in the source's own form
     done: list[Any]
     behind: int | None
+    # sentences about records that will be lost soon, or are lost already
+    risks: Sequence[str] = ()
 
 
 def statuses(pipeline: Pipeline, end_offsets: "EndOffsets") -> list[StageStatus]:
-    return [
-        status_of(item, pipeline.context.checkpoint(item.name), end_offsets) for item in pipeline.declared
-    ]
+    stages = pipeline.stages()
+    lines = []
+    for item in pipeline.declared:
+        status = status_of(item, pipeline.context.checkpoint(item.name), end_offsets)
+        lines.append(status._replace(risks=end_offsets.risks_of(stages[item.name])))
+    return lines
 
 
 class EndOffsets:
-    """Asks the cluster for the end offsets of topics. After the first error it asks no more and `error` is set."""
+    """Asks the cluster about topics. After the first error it asks no more and `error` is set."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._cluster = pipeline.context.cluster
@@ -50,6 +57,19 @@ class EndOffsets:
         except (PipelineError, ClusterError) as error:
             self.error = str(error)
             return None
+
+    def risks_of(self, stage: Stage) -> list[str]:
+        """Empty if the cluster does not respond."""
+        from ottla.admin.cluster import ClusterError
+        from ottla.pipeline.errors import PipelineError
+
+        if self.error is not None or not isinstance(stage, Guard):
+            return []
+        try:
+            return stage.risks()
+        except (PipelineError, ClusterError) as error:
+            self.error = str(error)
+            return []
 
 
 def status_of(item: StageDeclaration, folder: str, ends: EndOffsets) -> StageStatus:

@@ -21,7 +21,7 @@ bootstrap = "{bootstrap}"
 master = "local[*]"  # or spark://HOST:PORT, yarn, k8s://URL
 checkpoints = "checkpoints"  # how far each stage is: do not delete them
 interval = "1 second"
-conf = {{ "spark.sql.shuffle.partitions" = 2, "spark.driver.memory" = "1g" }}
+conf = {{ "spark.driver.memory" = "1g" }}
 
 # Topics that the pipeline creates if they are missing.
 [topics.raw]

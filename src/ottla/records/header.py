@@ -131,6 +131,18 @@ def scan_batches(buffer: Bytes, batches_max: int = sys.maxsize) -> list[BatchHea
     return headers
 
 
+def scan_complete_batches(buffer: Bytes) -> list[BatchHeader]:
+    """As `scan_batches`, for the records of a fetch response, which may end inside a batch. That one is left out."""
+    view = memoryview(buffer)
+    position, end = 0, len(view)
+    while end - position >= PREFIX.size:
+        batch_end = position + LOG_OVERHEAD + PREFIX.unpack_from(view, position)[1]
+        if not position < batch_end <= end:
+            break
+        position = batch_end
+    return scan_batches(view[:position])
+
+
 def _no_header(tail: memoryview) -> KafkaError:
     # A message of magic 0 or 1 can be shorter than a batch header, but has its magic at the same position.
     if len(tail) > MAGIC_POSITION and tail[MAGIC_POSITION] < MAGIC:
@@ -154,14 +166,15 @@ def check_client_batch(header: BatchHeader, forbidden: int = FORBIDDEN_FOR_CLIEN
 
     `forbidden` is a mask of attributes. If the request has no transactional id, it includes the transactional bit.
     """
-    attributes = header.attributes
+    # Unpacked at once: this runs for every batch.
+    _, _, _, _, _, attributes, last_delta, _, _, producer_id, producer_epoch, base_sequence, count = header
     if (
-        header.last_offset_delta + 1 == header.records_count > 0
+        last_delta + 1 == count > 0
         and not attributes & forbidden
         and attributes & COMPRESSION_MASK <= MAX_COMPRESSION
         and (
-            (header.producer_epoch >= 0 and header.base_sequence >= 0)
-            if header.producer_id >= 0
+            (producer_epoch >= 0 and base_sequence >= 0)
+            if producer_id >= 0
             else not attributes & TRANSACTIONAL_MASK
         )
     ):

@@ -77,11 +77,11 @@ def check_start(batch: Bytes, header: BatchHeader) -> None:
         if not starts_like(codec, batch, HEADER_SIZE):
             raise invalid(f"they are not {CODEC_NAMES[codec]}, which the batch is marked with")
         return
-    end = header.batch_length + LOG_OVERHEAD
+    end, count = header.batch_length + LOG_OVERHEAD, header.records_count
     checked = _START_RECORDS + end // _START_BYTES_PER_RECORD
-    unchecked = header.records_count - checked
+    unchecked = count - checked
     if unchecked < 0:
-        checked, unchecked = header.records_count, 0
+        checked, unchecked = count, 0
     try:
         left = end - _walk_start(batch, HEADER_SIZE, checked)
     except IndexError:
@@ -89,7 +89,7 @@ def check_start(batch: Bytes, header: BatchHeader) -> None:
     except ValueError as error:
         raise invalid(str(error)) from None
     if left < unchecked * _RECORD_SIZE_MIN or (left and not unchecked):
-        raise invalid(f"{left} bytes follow record {checked} of {header.records_count}")
+        raise invalid(f"{left} bytes follow record {checked} of {count}")
 
 
 def _walk_start(data: Bytes, position: int, count: int) -> int:

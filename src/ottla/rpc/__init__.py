@@ -1,7 +1,8 @@
 """Kafka's protocol from the client's side: one connection to a broker, and the requests that we send ourselves.
 
 `ClientProtocol` frames requests and matches responses without I/O; `BlockingConnection` runs it on a socket. `fetch`
-and `metadata` encode their requests by hand, `messages` takes kio's message classes.
+and `metadata` encode their requests by hand, `messages` takes kio's message classes. Between nodes,
+`node_connection.NodeConnection` runs it on the event loop, and `node_connections.NodeConnections` has one per node.
 """
 
 from ottla.protocol.api_keys import ApiKey

@@ -29,6 +29,7 @@ from ottla.sim.network import SimStream
 
 _INT32 = Struct(">i")
 _MAX_BYTES = 1 << 20
+_RECONNECT_BACKOFF_S = 0.05  # as in Kafka's clients
 
 
 class _Connection:
@@ -68,7 +69,10 @@ class _Connection:
 
 
 class SimClient:
-    """`resets_on_timeout`: a request that timed out cannot arrive later, because the connection is reset."""
+    """`resets_on_timeout`: a request that timed out cannot arrive later, because the connection is reset.
+
+    After a failed connect it waits before the next one, longer each time, up to `reconnect_backoff_s_max`.
+    """
 
     def __init__(
         self,
@@ -78,12 +82,15 @@ class SimClient:
         timeout_s: float = 10.0,
         *,
         resets_on_timeout: bool = False,
+        reconnect_backoff_s_max: float = 0.0,
     ) -> None:
         self._network = network
         self._address = address
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._resets_on_timeout = resets_on_timeout
+        self._reconnect_backoff_s_max = reconnect_backoff_s_max
+        self._reconnect_backoff_s = 0.0
         self._correlation_ids = count(1)
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
@@ -123,11 +130,13 @@ class SimClient:
         if self._connection is not None:
             self._connection.stream.close()
 
-    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
+    async def create_topic(
+        self, name: str, partitions: int, configs: dict[str, str], replication_factor: int = 1
+    ) -> ErrorCode:
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=replication_factor,
             assignments=(),
             configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
         )
@@ -165,7 +174,7 @@ class SimClient:
         return partition_response
 
     async def fetch(
-        self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 500, isolation_level: int = 0
+        self, topic_id: UUID, partition: int, offset: int, max_wait_ms: int = 1500, isolation_level: int = 0
     ) -> PartitionData:
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
         request = FetchRequest(
@@ -180,13 +189,27 @@ class SimClient:
         data: PartitionData = response.responses[0].partitions[0]
         return data
 
+    def see_leader_epoch(self, topic_id: UUID, partition: int, leader_epoch: int) -> None:
+        """The partition has had a leader of this epoch (KIP-320). A client of one broker has no other to avoid."""
+
     async def _connected(self) -> _Connection:
         async with self._connecting:
             if self._connection is None or not self._connection.is_open:
                 self._connection = None
-                await self._network.connect(*self._address, self._new_connection)
+                await self._connect()
             assert self._connection is not None
             return self._connection
+
+    async def _connect(self) -> None:
+        if self._reconnect_backoff_s:
+            await asyncio.sleep(self._reconnect_backoff_s)
+        try:
+            await self._network.connect(*self._address, self._new_connection)
+        except OSError:
+            longer_s = max(2 * self._reconnect_backoff_s, _RECONNECT_BACKOFF_S)
+            self._reconnect_backoff_s = min(longer_s, self._reconnect_backoff_s_max)
+            raise
+        self._reconnect_backoff_s = 0.0
 
     def _new_connection(self, stream: Stream) -> _Connection:
         self._connection = _Connection(stream)

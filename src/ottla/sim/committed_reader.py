@@ -33,6 +33,7 @@ class CommittedReader:
                 records, offset = _committed(response, offset)
                 for found, value in records:
                     self._history.see(self.topic_partition, found, value)
+                self._history.see_position(self.topic_partition, offset)
 
     async def read_all(self) -> list[tuple[int, Value]]:
         """Reads up to the high watermark. No transaction may be open."""

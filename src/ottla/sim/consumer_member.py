@@ -49,7 +49,6 @@ class ConsumerMember(GroupMember):
             elif error in (
                 ErrorCode.fenced_member_epoch,
                 ErrorCode.unknown_member_id,
-                ErrorCode.group_id_not_found,
                 ErrorCode.fenced_instance_id,
             ):
                 self._start_over()

@@ -9,12 +9,12 @@ import errno
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 
 from ottla.env.disk import Bytes
-from ottla.sim.loop_watch import LoopWatch
+from ottla.sim.loop_watch import SYNCS, LoopWatch
 from ottla.sim.volume import Inode, Volume
 
 _CAPACITY_BYTES = 1 << 40
@@ -30,12 +30,24 @@ class DiskStats:
     bytes_written: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskSpeed:
+    """How long an operation takes if a thread makes it. On the event loop operations take no virtual time."""
+
+    operation_ms: float = 0.0
+    sync_ms: float = 0.0
+
+    def duration_s(self, operation: str) -> float:
+        return (self.sync_ms if operation in SYNCS else self.operation_ms) / 1000
+
+
 @dataclass(slots=True)
 class Fault:
     path: str
     error: int
     operations: frozenset[str] | None
     times: int | None
+    is_torn: bool
 
     def matches(self, operation: str, path: str) -> bool:
         if self.times == 0 or (self.operations is not None and operation not in self.operations):
@@ -57,6 +69,8 @@ class SimDisk:
         self.stats = DiskStats()
         self.on_power_loss: Callable[[], None] = lambda: None
         self.loop_watch: LoopWatch | None = None
+        self.speed = DiskSpeed()
+        self.busy_s = 0.0  # the time of all operations so far
         self._random = random
         self._now_ms = now_ms
         self._volume = Volume(now_ms(), mounts) if volume is None else volume
@@ -75,9 +89,13 @@ class SimDisk:
         *,
         operations: frozenset[str] | None = None,
         times: int | None = None,
+        is_torn: bool = False,
     ) -> None:
-        """Makes operations on `path` and below raise OSError: all, or only `operations`, or only the next `times`."""
-        self._faults.append(Fault(path, error, operations, times))
+        """Makes operations on `path` and below raise OSError: all, or only `operations`, or only the next `times`.
+
+        A torn write writes a random part of its bytes before it fails.
+        """
+        self._faults.append(Fault(path, error, operations, times, is_torn))
 
     def heal(self) -> None:
         self._faults.clear()
@@ -119,6 +137,19 @@ class SimDisk:
             cold_reads=self._cold_reads,
         )
 
+    def set_clock(self, now_ms: Callable[[], int]) -> None:
+        """The clock of the host, for the times of files."""
+        self._now_ms = now_ms
+
+    def peek(self, path: str) -> bytes:
+        """The bytes that a process would read, for checkers: not an operation. Empty if there is no such file."""
+        node = self._volume.find(path)
+        return bytes(node.data) if isinstance(node, Inode) else b""
+
+    def peek_names(self, path: str) -> list[str]:
+        """As `list_dir`, for checkers: not an operation."""
+        return sorted(self._volume.directory(path).entries) if self._volume.find(path) is not None else []
+
     @property
     def is_alive(self) -> bool:
         return self._alive
@@ -150,11 +181,16 @@ class SimDisk:
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
-        file.truncate(0)
-        file.write_at(0, [data])
-        file.sync()
-        file.close()
-        self.rename(temporary, path)
+        try:
+            file.truncate(0)
+            file.write_at(0, [data])
+            file.sync()
+            file.close()
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
         self.sync_dir(path.rpartition("/")[0] or "/")
 
     def exists(self, path: str) -> bool:
@@ -218,8 +254,8 @@ class SimDisk:
 
     # For the file classes below
 
-    def begin(self, operation: str, path: str) -> None:
-        """Counts an operation. Raises OSError if the process is dead or a fault matches."""
+    def begin(self, operation: str, path: str, torn: Callable[[], None] = lambda: None) -> None:
+        """Counts an operation. Raises OSError if the process is dead or a fault matches, after `torn` if it tears."""
         if self._operations_left is not None and self._alive:
             self._operations_left -= 1
             if self._operations_left < 0:
@@ -229,6 +265,7 @@ class SimDisk:
             raise OSError(errno.EIO, "the simulated process that opened this file is dead", path)
         counts = self.stats.operations
         counts[operation] = counts.get(operation, 0) + 1
+        self.busy_s += self.speed.duration_s(operation)
         if self.loop_watch is not None:
             self.loop_watch.began(operation, path)
         for fault in self._faults:
@@ -236,6 +273,8 @@ class SimDisk:
                 if fault.times is not None:
                     fault.times -= 1
                 self._note(f"disk fault at {operation} {path}")
+                if fault.is_torn:
+                    torn()
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def count_read(self, path: str, size: int) -> None:
@@ -248,6 +287,9 @@ class SimDisk:
 
     def now_ms(self) -> int:
         return self._now_ms()
+
+    def torn_length(self, length: int) -> int:
+        return self._random.randrange(length) if length else 0
 
     def is_cold(self) -> bool:
         return self._random.random() < self._cold_reads
@@ -269,14 +311,14 @@ class SimFile:
 
     def read_at(self, position: int, length: int) -> bytes:
         self._begin("read")
-        data = bytes(self._inode.data[position : position + length])
+        data = bytes(memoryview(self._inode.data)[position : position + length])
         self._disk.count_read(self.path, len(data))
         return data
 
     def send_at(self, position: int, length: int) -> bytes:
         """Reads for a simulated sendfile, which on a real broker sends bytes that a thread has warmed if needed."""
         self._begin("read")
-        data = bytes(self._inode.data[position : position + length])
+        data = bytes(memoryview(self._inode.data)[position : position + length])
         self._disk.stats.bytes_read += len(data)
         return data
 
@@ -286,8 +328,8 @@ class SimFile:
         return len(data)
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        self._begin("write")
         data = b"".join(buffers)
+        self._begin("write", lambda: self._inode.write(position, data[: self._disk.torn_length(len(data))]))
         self._disk.note(f"disk write {self.path} {position}+{len(data)} crc {zlib.crc32(data):08x}")
         self._inode.write(position, data)
         self._inode.modified_ms = self._disk.now_ms()
@@ -311,10 +353,10 @@ class SimFile:
     def close(self) -> None:
         self._open = False
 
-    def _begin(self, operation: str) -> None:
+    def _begin(self, operation: str, torn: Callable[[], None] = lambda: None) -> None:
         if not self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
-        self._disk.begin(operation, self.path)
+        self._disk.begin(operation, self.path, torn)
 
 
 class SimMappedFile:

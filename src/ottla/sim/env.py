@@ -1,7 +1,8 @@
 """A simulated world from one seed: a network, and an `Env` and a disk for each process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
@@ -19,6 +20,8 @@ from ottla.sim.trace import Trace
 
 T = TypeVar("T")
 
+_CANCEL_AGAIN_S = 5.0
+
 
 class World:
     """Created on the running event loop. All its randomness comes from `Random(seed)`."""
@@ -27,14 +30,23 @@ class World:
         loop = asyncio.get_running_loop()
         self.seed = seed
         self.random = Random(seed)
-        self.clock = SimClock(loop.time)
+        self.clock = SimClock(loop.time)  # the right time
         self.trace = Trace(loop.time)
         self.network = SimNetwork(self.derive(), profile, self.trace.note)
+        self._clocks: dict[str, SimClock] = {}
+        self.faults: Counter[str] = Counter()  # injected, by kind
+        self.operations = 0  # that were checked
+        self.bootstrap: Sequence[tuple[str, int]] = ()  # the brokers of a cluster, if there is one
+        self.reconnect_backoff_s_max = 0.0  # of the clients of a cluster
         # A client sets it when a request was acknowledged that must survive every failure.
         self.acknowledged = asyncio.Event()
 
     def derive(self) -> Random:
         return Random(self.random.getrandbits(64))
+
+    def clock_of(self, host: str) -> SimClock:
+        """The clock of a host, which a fault may change. It outlives the processes of the host."""
+        return self._clocks.setdefault(host, SimClock(asyncio.get_running_loop().time))
 
     def new_disk(self, *mounts: str) -> SimDisk:
         return SimDisk(self.derive(), self.clock.now_ms, mounts=mounts or ("/data",), note=self.trace.note)
@@ -43,11 +55,12 @@ class World:
         """A process on `host`. The name can be used again once the process is dead."""
         random = self.derive()
         network = self.network.host(host)
-        env = Env(self.clock, disk, network, SimThreads(self.derive()), random, SimProcesses())
+        clock = self.clock_of(host)
+        disk.set_clock(clock.now_ms)
+        env = Env(clock, disk, network, SimThreads(self.derive(), disk), random, SimProcesses())
         process = SimProcess(f"{host}#{random.getrandbits(32):08x}", env, disk, network)
         disk.on_power_loss = process.on_power_loss
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
+        loop = _loop()
         disk.loop_watch = LoopWatch(lambda: loop.turn, loop.failures.append)
         return process
 
@@ -77,6 +90,14 @@ class SimProcess:
                 raise ProcessKilled(f"{self.name} was killed") from error
             raise
 
+    def pause(self) -> None:
+        """SIGSTOP: no code of the process runs. Its connections stay open, and buffer what arrives."""
+        _loop().pause(self.name)
+
+    def resume(self) -> None:
+        """SIGCONT. Timers that are overdue fire."""
+        _loop().resume(self.name)
+
     async def kill(self) -> None:
         """kill -9: the page cache survives, and peers see their connections reset."""
         self.disk.kill()
@@ -94,13 +115,12 @@ class SimProcess:
         self._cancel()
 
     async def _end(self) -> None:
+        """A task that cleans up may wait for another one, which is dead already: it is cancelled again."""
         while tasks := self._cancel():
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_S)
 
     def _cancel(self) -> list[asyncio.Task[Any]]:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        return [task for task in loop.kill(self.name) if not task.done()]
+        return [task for task in _loop().kill(self.name) if not task.done()]
 
 
 def sim_env(seed: int, profile: NetworkProfile | None = None) -> Env:
@@ -122,6 +142,12 @@ def simulate(
         return await main(World(seed, profile))
 
     return run(inside(), step_limit=step_limit)
+
+
+def _loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
 
 
 def _is_cancelled() -> bool:

@@ -79,6 +79,7 @@ class Committed(NamedTuple):
     offset: int
     metadata: str
     error_code: ErrorCode
+    leader_epoch: int
 
 
 class GroupClient:
@@ -195,9 +196,15 @@ class GroupClient:
 
     # Offsets
 
-    async def commit(self, identity: Identity, partition: int, offset: int, metadata: str) -> ErrorCode:
+    async def commit(
+        self, identity: Identity, partition: int, offset: int, metadata: str, leader_epoch: int = -1
+    ) -> ErrorCode:
+        """`leader_epoch` is that of the record before the offset (KIP-320)."""
         committed = OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+            partition_index=partition,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
+            committed_metadata=metadata,
         )
         request = OffsetCommitRequest(
             group_id=self.group_id,
@@ -222,7 +229,13 @@ class GroupClient:
         if response is None or response.groups[0].error_code != ErrorCode.none:
             return error_of(response.groups[0] if response is not None else None), []
         return ErrorCode.none, [
-            Committed(found.partition_index, found.committed_offset, found.metadata or "", found.error_code)
+            Committed(
+                found.partition_index,
+                found.committed_offset,
+                found.metadata or "",
+                found.error_code,
+                found.committed_leader_epoch,
+            )
             for found in response.groups[0].topics[0].partitions
         ]
 

@@ -57,6 +57,7 @@ class GroupPartitionHistory:
     """The history of one partition in one group."""
 
     name: str
+    owners_exclude_each_other: bool = True
     ownership: Ownership | None = None
     processed: set[int] = field(default_factory=set)
     commits: dict[str, Commit] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class GroupPartitionHistory:
         last = self.ownership
         if last is None:
             number = 0
-        elif not last.is_over(now_s):
+        elif not last.is_over(now_s) and self.owners_exclude_each_other:
             raise Violation(f"{self.name} is assigned to {owner} while {last.owner} owns it")
         else:
             number = last.number if last.owner == owner else last.number + 1
@@ -76,7 +77,7 @@ class GroupPartitionHistory:
         return self.ownership
 
     def process(self, ownership: Ownership, offset: int) -> None:
-        if self.ownership is not ownership:
+        if self.ownership is not ownership and self.owners_exclude_each_other:
             raise Violation(
                 f"{ownership.owner} processes offset {offset} of {self.name} after it lost the partition"
             )
@@ -122,10 +123,11 @@ class GroupPartitionHistory:
 
 
 class GroupHistory:
-    def __init__(self, group_id: str, partitions: int) -> None:
+    def __init__(self, group_id: str, partitions: int, *, owners_exclude_each_other: bool = True) -> None:
         self.group_id = group_id
         self.partitions = [
-            GroupPartitionHistory(f"partition {index} of {group_id}") for index in range(partitions)
+            GroupPartitionHistory(f"partition {index} of {group_id}", owners_exclude_each_other)
+            for index in range(partitions)
         ]
 
     def __getitem__(self, partition: int) -> GroupPartitionHistory:

@@ -10,14 +10,14 @@ from random import Random
 from typing import Protocol
 
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_LEADER_EPOCH
 from ottla.records.records import Record
-from ottla.sim.client import SimClient
+from ottla.sim.cluster_client import new_client
 from ottla.sim.env import World
 from ottla.sim.group_client import Committed, GroupClient, Identity, Timeouts, Topic
 from ottla.sim.group_history import GroupHistory, Lease, Ownership
 from ottla.sim.history import Violation
-from ottla.sim.node import HOST, PORT
-from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, records_of
+from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S, batches_of
 
 TIMEOUTS = Timeouts(session=8.0, rebalance=12.0, heartbeat=2.0)
 # The broker counts whole milliseconds, so a lease ends a little earlier than the session.
@@ -30,6 +30,8 @@ _MEMBERS_MAX = 3
 _INSTANCE_IDS = ("one", "two")
 
 GROUP_RETRIABLE = RETRIABLE | {ErrorCode.not_coordinator}
+# Java consumers before 3.9 do not retry OffsetFetch after the other code.
+OFFSET_FETCH_RETRIABLE = GROUP_RETRIABLE - {ErrorCode.coordinator_not_available}
 REJECTED_COMMIT_ERRORS = frozenset(
     {
         ErrorCode.illegal_generation,
@@ -83,9 +85,8 @@ class GroupMember:
         `fences_generations`: all members use the classic protocol, in which an old generation cannot commit.
         """
         self.host = host
-        network = world.network.host(host)
-        self._fetcher = SimClient(network, (HOST, PORT), f"{host}-fetcher", _CLIENT_TIMEOUT_S)
-        self._connection = SimClient(network, (HOST, PORT), host, _CLIENT_TIMEOUT_S)
+        self._fetcher = new_client(world, host, f"{host}-fetcher", _CLIENT_TIMEOUT_S)
+        self._connection = new_client(world, host, host, _CLIENT_TIMEOUT_S)
         self.client = GroupClient(self._connection, history.group_id, topic)
         self._fences_generations = fences_generations
         self._history = history
@@ -99,6 +100,7 @@ class GroupMember:
         self.lease = Lease()
         self.ownerships: dict[int, Ownership] = {}
         self._positions: dict[int, int] = {}
+        self._leader_epochs: dict[int, int] = {}  # of the record before the position (KIP-320)
         self._leaving = asyncio.Event()
 
     async def run(self) -> None:
@@ -216,16 +218,31 @@ class GroupMember:
             return None
         if response.error_code != ErrorCode.none:
             raise Violation(f"a fetch from offset {position} got {response.error_code.name}")
-        return [record for record in records_of(response) if record.offset >= position]
+        batches = batches_of(response)
+        if batches:
+            self._leader_epochs[partition] = batches[-1].header.partition_leader_epoch
+        return [record for batch in batches for record in batch.records if record.offset >= position]
+
+    async def commit(self, partition: int, position: int, metadata: str) -> ErrorCode:
+        epoch = self._leader_epochs.get(partition, NO_LEADER_EPOCH)
+        return await self.client.commit(self.identity, partition, position, metadata, epoch)
 
     async def committed(self, partition: int) -> Committed | None:
-        """Returns None if the coordinator cannot answer now."""
+        """Returns None if the coordinator cannot answer now.
+
+        The member does not fetch from leaders before the leader epoch of the committed offset (KIP-320). A former
+        leader that was paused may lack the records before that offset.
+        """
         error, found = await self.client.committed([partition], self._offset_fetch_identity())
-        if error in GROUP_RETRIABLE or error in REJECTED_COMMIT_ERRORS:
+        if error in OFFSET_FETCH_RETRIABLE or error in REJECTED_COMMIT_ERRORS:
             return None
         if error != ErrorCode.none:
             raise Violation(f"{self.identity} got {error.name} for OffsetFetch")
-        return found[0] if found[0].error_code == ErrorCode.none else None
+        if found[0].error_code != ErrorCode.none:
+            return None
+        self._leader_epochs[partition] = found[0].leader_epoch
+        self._fetcher.see_leader_epoch(self._topic.topic_id, partition, found[0].leader_epoch)
+        return found[0]
 
     def _offset_fetch_identity(self) -> Identity | None:
         return None

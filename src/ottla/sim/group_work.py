@@ -51,7 +51,7 @@ class CommitWork:
     async def finish(self, member: GroupMember, partition: int, ownership: Ownership, position: int) -> None:
         history = self._history[partition]
         commit = history.commit(ownership, position, self._now_s())
-        error = await member.client.commit(member.identity, partition, position, commit.name)
+        error = await member.commit(partition, position, commit.name)
         if error == ErrorCode.none:
             history.acknowledge(commit, self._now_s())
             member.acknowledged.set()

@@ -17,7 +17,7 @@ from ottla.sim.coordinator_audit import check_shards_against_logs, validate_shar
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Topic
 from ottla.sim.group_history import GroupHistory
-from ottla.sim.group_members import GROUP_RETRIABLE, GroupMember, SimGroup
+from ottla.sim.group_members import OFFSET_FETCH_RETRIABLE, GroupMember, SimGroup
 from ottla.sim.group_work import CommitWork
 from ottla.sim.history import History, Violation
 from ottla.sim.node import HOST, PORT, BrokerNode, Chaos
@@ -78,11 +78,12 @@ class _Auditor:
         start_s = self._now_s()
         error, found = await self.client.committed(self._partitions)
         if error != ErrorCode.none:
-            if error not in GROUP_RETRIABLE:
+            if error not in OFFSET_FETCH_RETRIABLE:
                 raise Violation(f"OffsetFetch got {error.name}")
             return None
-        for partition, offset, metadata, _ in found:
-            self.group.history[partition].read(offset, metadata, start_s, self._now_s())
+        for committed in found:
+            history = self.group.history[committed.partition]
+            history.read(committed.offset, committed.metadata, start_s, self._now_s())
         return [committed.offset for committed in found]
 
     async def has_converged(self, ends: list[int]) -> bool:

@@ -92,8 +92,11 @@ class PartitionHistory:
 
 
 class History:
-    def __init__(self) -> None:
+    """The histories of the partitions of one topic."""
+
+    def __init__(self, kind: type[PartitionHistory] = PartitionHistory) -> None:
         self.partitions: dict[int, PartitionHistory] = {}
+        self._kind = kind
 
     def __getitem__(self, partition: int) -> PartitionHistory:
-        return self.partitions.setdefault(partition, PartitionHistory())
+        return self.partitions.setdefault(partition, self._kind())

@@ -13,7 +13,7 @@ from ottla.sim.loop import NODE
 
 _OUTSIDE: ContextVar[bool] = ContextVar("ottla_sim_outside_loop", default=False)
 
-_SYNCS = frozenset({"sync", "sync_dir"})
+SYNCS = frozenset({"sync", "sync_dir"})
 # What a read of the page cache returns in a millisecond. The end of a move copies 1 MB that was just written.
 READ_BYTES_MAX = 1280 * 1024
 _FRAMES = 6
@@ -30,7 +30,7 @@ class LoopWatch:
         self._bytes_read = 0
 
     def began(self, operation: str, path: str) -> None:
-        if operation in _SYNCS and self._is_watched():
+        if operation in SYNCS and self._is_watched():
             self._report(f"{operation} of {path} on the event loop: {_callers()}")
 
     def read(self, path: str, size: int) -> None:

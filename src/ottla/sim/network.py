@@ -1,7 +1,7 @@
-"""A network in memory: streams with latency, random chunks and a bounded window; partitions, resets, rejected connects.
+"""A network in memory: streams with latency, random chunks and a bounded window; faults of links, rejected connects.
 
 `SimNetwork` connects the hosts; `host(name)` is the `ottla.env.network.Network` of one host. Bytes of a stream arrive
-in order, as with TCP; a network partition delays them until it heals.
+in order, as with TCP; a cut link delays them until it heals.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from random import Random
 from ottla.env.network import DEFAULT_OPTIONS, Part, Receiver, ReceiverFactory, SocketOptions
 from ottla.model.region import FileRegion
 from ottla.sim.disk import SimFile
+from ottla.sim.links import GIVE_UP_S, Links
+from ottla.sim.loop import VirtualTimeLoop
 
 _CONNECT_TIMEOUT_S = 30.0
 _FIRST_EPHEMERAL_PORT = 49_152
@@ -44,10 +46,9 @@ class SimNetwork:
         self.profile = NetworkProfile() if profile is None else profile
         self.random = random
         self.note = note
-        self.listeners: dict[tuple[str, int], SimListener] = {}
+        self.bound: dict[tuple[str, int], SimListener | None] = {}  # None: bound, but does not listen yet
         self.streams: dict[str, SimStream] = {}
-        self._cut: set[tuple[str, str]] = set()
-        self._healed = asyncio.Event()
+        self._links = Links(random)
         self._last_port = _FIRST_EPHEMERAL_PORT - 1
 
     def host(self, name: str) -> "SimHost":
@@ -55,16 +56,43 @@ class SimNetwork:
 
     def partition(self, one: str, other: str) -> None:
         """No bytes pass between the two hosts until `heal`; streams stay open, as with TCP."""
-        self.note(f"network partition {one} {other}")
-        self._cut |= {(one, other), (other, one)}
+        self.cut(one, other)
+        self.cut(other, one)
 
-    def heal(self) -> None:
-        self.note("network heal")
-        self._cut.clear()
-        self._healed.set()
-        self._healed = asyncio.Event()
+    def cut(self, source: str, target: str) -> None:
+        """No bytes pass from `source` to `target` until `heal`; the other direction works, but lacks its ACKs."""
+        self.note(f"network cut {source} -> {target}")
+        self._links.cut(source, target)
+
+    def slow(self, one: str, other: str, extra_ms: float) -> None:
+        """Adds latency in both directions until `heal`."""
+        self.note(f"network slow {one} {other} {extra_ms} ms")
+        for link in ((one, other), (other, one)):
+            self._links.slow(*link, extra_ms)
+
+    def lose(self, one: str, other: str, probability: float) -> None:
+        """Loses segments in both directions until `heal`: TCP sends them again, and gives up in the end."""
+        self.note(f"network loss {one} {other} {probability}")
+        for link in ((one, other), (other, one)):
+            self._links.lose(*link, probability)
+
+    def heal(self, one: str | None = None, other: str | None = None) -> None:
+        """Ends the faults of the link between two hosts, or of all links."""
+        if one is None or other is None:
+            self.note("network heal")
+            self._links.heal()
+        else:
+            self.note(f"network heal {one} {other}")
+            self._links.heal((one, other))
+            self._links.heal((other, one))
         for stream in list(self.streams.values()):
             stream.wake()
+
+    def reset_link(self, one: str, other: str) -> None:
+        """Resets the connections between two hosts."""
+        for stream in list(self.streams.values()):
+            if (stream.host, stream.other.host) == (one, other):
+                stream.reset("the simulated network reset the connection")
 
     def reset_streams(self, host: str) -> None:
         """Resets every connection of `host`."""
@@ -74,29 +102,45 @@ class SimNetwork:
 
     def crash(self, host: str, *, silent: bool) -> None:
         """The host or process dies. Its peers see a reset, or nothing (`silent`, for a power loss)."""
-        self.listeners = {key: listener for key, listener in self.listeners.items() if key[0] != host}
+        self.bound = {key: listener for key, listener in self.bound.items() if key[0] != host}
         for stream in [stream for stream in self.streams.values() if stream.host == host]:
             stream.vanish(silent=silent)
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cut
+        return self._links.is_cut(source, target)
 
-    def latency_s(self) -> float:
-        return self.random.uniform(self.profile.latency_ms_min, self.profile.latency_ms_max) / 1000
+    def latency_s(self, source: str, target: str) -> float | None:
+        """None if the segment is lost so often that TCP gives up."""
+        latency_ms = self.random.uniform(self.profile.latency_ms_min, self.profile.latency_ms_max)
+        delay_s = self._links.delay_s(source, target)
+        return None if delay_s is None else latency_ms / 1000 + delay_s
 
     def free_port(self) -> int:
         self._last_port += 1
         return self._last_port
 
     async def reach(self, source: str, target: str) -> None:
-        """Takes as long as one packet. Raises TimeoutError if the hosts stay partitioned."""
-        await asyncio.sleep(self.latency_s())
+        """Takes as long as TCP's handshake. Raises TimeoutError if one of the directions stays cut."""
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                while self.is_cut(source, target):
-                    await self._healed.wait()
-        except TimeoutError:
+                await self.carry(source, target)
+                while self.is_cut(target, source):
+                    await self._links.wait_for_heal()
+        except (TimeoutError, ConnectionResetError):
             raise TimeoutError(errno.ETIMEDOUT, f"{source} cannot reach {target}") from None
+
+    async def carry(self, source: str, target: str) -> None:
+        """Takes as long as a message on an open connection, which waits while the link is cut.
+
+        Raises ConnectionResetError if TCP gives up.
+        """
+        latency_s = self.latency_s(source, target)
+        if latency_s is None:
+            await asyncio.sleep(GIVE_UP_S)
+            raise ConnectionResetError(errno.ECONNRESET, f"{source} got no ACK from {target}")
+        await asyncio.sleep(latency_s)
+        while self.is_cut(source, target):
+            await self._links.wait_for_heal()
 
 
 class SimHost:
@@ -111,24 +155,30 @@ class SimHost:
         self._alive = False
         self.network.crash(self.name, silent=silent)
 
-    async def listen(
-        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
-    ) -> "SimListener":
+    @property
+    def host_name(self) -> str:
+        return self.name
+
+    async def bind(self, host: str, port: int, options: SocketOptions = DEFAULT_OPTIONS) -> "SimBinding":
         self._check_alive()
         if host not in (*_WILDCARDS, self.name):
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of the simulated host {self.name}")
         port = port or self.network.free_port()
-        if (self.name, port) in self.network.listeners:
+        if (self.name, port) in self.network.bound:
             raise OSError(errno.EADDRINUSE, f"port {port} of {self.name} is in use")
-        listener = SimListener(self.network, self.name, port, new_receiver)
-        self.network.listeners[self.name, port] = listener
-        return listener
+        self.network.bound[self.name, port] = None
+        return SimBinding(self.network, self.name, port)
+
+    async def listen(
+        self, host: str, port: int, new_receiver: ReceiverFactory, options: SocketOptions = DEFAULT_OPTIONS
+    ) -> "SimListener":
+        return (await self.bind(host, port, options)).listen(new_receiver)
 
     async def connect(self, host: str, port: int, new_receiver: ReceiverFactory) -> "SimStream":
         self._check_alive()
         network = self.network
         await network.reach(self.name, host)
-        listener = network.listeners.get((host, port))
+        listener = network.bound.get((host, port))
         if listener is None or network.random.random() < network.profile.refuse_probability:
             network.note(f"network refused {self.name} -> {host}:{port}")
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing listens on {host}:{port}")
@@ -146,6 +196,20 @@ class SimHost:
             raise OSError(errno.ENETDOWN, f"the simulated process on {self.name} is dead")
 
 
+class SimBinding:
+    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+        self._network = network
+        self.address = host, port
+
+    def listen(self, new_receiver: ReceiverFactory) -> "SimListener":
+        listener = SimListener(self._network, *self.address, new_receiver)
+        self._network.bound[self.address] = listener
+        return listener
+
+    def close(self) -> None:
+        self._network.bound.pop(self.address, None)
+
+
 class SimListener:
     def __init__(self, network: SimNetwork, host: str, port: int, new_receiver: ReceiverFactory) -> None:
         self._new_receiver = new_receiver
@@ -161,8 +225,13 @@ class SimListener:
         return self._host, self._port
 
     def add(self, stream: "SimStream") -> None:
+        """The kernel has connected it, also for a process that is paused and accepts it later."""
         self._backlog.append(stream)
-        self.context.run(self._accept_waiting)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop) and loop.is_paused(self.context):
+            loop.call_soon(self._accept_waiting, context=self.context)
+        else:
+            self.context.run(self._accept_waiting)
 
     def pause(self) -> None:
         self._paused = True
@@ -181,8 +250,8 @@ class SimListener:
     def close(self) -> None:
         while self._backlog:
             self._backlog.popleft().close()
-        if self._network.listeners.get(self.address) is self:
-            del self._network.listeners[self.address]
+        if self._network.bound.get(self.address) is self:
+            del self._network.bound[self.address]
 
 
 class SimStream:
@@ -209,6 +278,7 @@ class SimStream:
         self._backlog: deque[memoryview] = deque()
         self._window_left = network.profile.window_bytes
         self._last_arrival = 0.0
+        self._unacknowledged = 0
         # Towards this side. None: the other side has closed.
         self._in_flight: deque[memoryview | None] = deque()
         self._inbox: deque[memoryview | None] = deque()
@@ -268,11 +338,12 @@ class SimStream:
         """The process of this side is dead and gets no more calls."""
         self._forget()
         self.other._peer_is_alive = not silent
-        if not silent and self.other.is_open:
+        if silent or not self.other.is_open or self._network.is_cut(self.host, self.other.host):
+            return
+        latency_s = self._network.latency_s(self.host, self.other.host)
+        if latency_s is not None:
             error = ConnectionResetError(errno.ECONNRESET, f"{self.host} is dead")
-            self._loop.call_later(
-                self._network.latency_s(), self.other._finish_soon, error, context=self.other._context
-            )
+            self._loop.call_later(latency_s, self.other._finish_soon, error, context=self.other._context)
 
     def _pump(self) -> None:
         """Sends as much of the backlog as the window allows, in chunks of random size."""
@@ -295,11 +366,22 @@ class SimStream:
             self._loop.call_soon(self._drained, context=self._context)
 
     def _transmit(self, chunk: memoryview | None) -> None:
-        if self._peer_is_alive:
-            self._last_arrival = max(self._last_arrival, self._loop.time() + self._network.latency_s())
+        if not self._peer_is_alive:
+            return
+        latency_s = self._network.latency_s(self.host, self.other.host)
+        if latency_s is None:
+            self._last_arrival = self._loop.time() + GIVE_UP_S  # nothing overtakes the lost chunk
+            self._loop.call_at(self._last_arrival, self._give_up, context=Context())
+        else:
+            self._last_arrival = max(self._last_arrival, self._loop.time() + latency_s)
             # Timers of the same moment fire in any order, so a queue keeps the order of the chunks.
             self.other._in_flight.append(chunk)
             self._loop.call_at(self._last_arrival, self.other._arrive, context=self.other._context)
+
+    def _give_up(self) -> None:
+        """TCP has sent a chunk again and again without an ACK."""
+        if self.is_open:
+            self.reset(f"{self.host} got no ACK from {self.other.host}")
 
     def _arrive(self) -> None:
         chunk = self._in_flight.popleft()
@@ -324,7 +406,14 @@ class SimStream:
             if count == len(chunk):
                 self._inbox.popleft()
             receiver.received(count)
-            self.other._window_left += count
+            self._unacknowledged += count
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Lets the other side send more. The ACKs travel in the other direction than the bytes."""
+        if self._unacknowledged and not self._network.is_cut(self.host, self.other.host):
+            self.other._window_left += self._unacknowledged
+            self._unacknowledged = 0
             self.other._pump()
 
     def _is_partitioned(self) -> bool:

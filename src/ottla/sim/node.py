@@ -16,11 +16,24 @@ _BROKER_CONFIG = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "log.dirs": "/data",
-    "log.index.size.max.bytes": "65536",
+    # A simulated disk has no sparse files: each index takes its whole size, for each segment that is open.
+    "log.index.size.max.bytes": "4096",
+    "internal.metadata.log.segment.bytes": "1048576",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
 _ACKNOWLEDGED_WITHIN_S = 2.0
+_FAULTS = (
+    "kill",
+    "power loss",
+    "power loss in a disk operation",
+    "stop",
+    "connections reset",
+    "connections reset",
+    "client cut off",
+    "client cut off",
+    "power loss",
+)
 PROFILE = NetworkProfile(reset_probability=0.002, refuse_probability=0.02)
 
 
@@ -101,7 +114,10 @@ class Chaos:
             await self._inject_fault()
 
     async def _inject_fault(self) -> None:
-        match self._random.randrange(9):
+        fault = self._random.randrange(9)
+        kind = _FAULTS[fault]
+        self._world.faults[kind if self._flushes or "power" not in kind else "kill"] += 1
+        match fault:
             case 0:
                 await self._node.kill()
                 await self._restart()

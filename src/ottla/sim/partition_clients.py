@@ -19,8 +19,10 @@ _IN_FLIGHT_MAX = 5
 _RECORDS_PER_BATCH_MAX = 4
 _VALUE_PADDING_MAX = 900
 RETRY_PAUSE_S = 0.2
+# While all brokers are fenced, no replication factor is valid.
+_CREATED = (ErrorCode.none, ErrorCode.topic_already_exists, ErrorCode.invalid_replication_factor)
 _PAUSE_S_MAX = 4.0
-# Errors around a restart of the broker, after which Kafka's clients retry.
+# Errors around a restart of a broker or a new leader, after which Kafka's clients retry.
 RETRIABLE = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -30,20 +32,26 @@ RETRIABLE = frozenset(
         ErrorCode.kafka_storage_error,
         ErrorCode.request_timed_out,
         ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_controller,
         ErrorCode.coordinator_not_available,
         ErrorCode.coordinator_load_in_progress,
     }
 )
+# Old producers take NOT_CONTROLLER in the response to InitProducerId for fatal.
+PRODUCER_RETRIABLE = RETRIABLE - {ErrorCode.not_controller}
 
 
 async def create_topic_with_retries(
-    client: SimClient, topic: str, partitions: int, configs: dict[str, str]
+    client: SimClient, topic: str, partitions: int, configs: dict[str, str], replication_factor: int = 1
 ) -> UUID:
     """Creates a topic, with as many retries as needed, and returns its id."""
     while True:
         try:
-            error = await client.create_topic(topic, partitions, configs)
-            if error not in (ErrorCode.none, ErrorCode.topic_already_exists) and error not in RETRIABLE:
+            error = await client.create_topic(topic, partitions, configs, replication_factor)
+            if error not in _CREATED and error not in RETRIABLE:
                 raise Violation(f"CreateTopics of {topic} got {error.name}")
             found = (await client.metadata(topic)).topics[0]
             if found.error_code == ErrorCode.none and found.topic_id is not None:
@@ -83,13 +91,16 @@ class IdempotentProducer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._next_number = 0
+        self._has_acknowledged = False
         self._unacknowledged: list[_Batch] = []
 
     async def run(self, batches: int) -> None:
         await self._init()
         left = batches
         while left or self._unacknowledged:
-            room = self._random.randint(1, _IN_FLIGHT_MAX) - len(self._unacknowledged)
+            # A leader that does not know the producer accepts any first sequence, so the first batch goes alone.
+            in_flight_max = _IN_FLIGHT_MAX if self._has_acknowledged else 1
+            room = self._random.randint(1, in_flight_max) - len(self._unacknowledged)
             for _ in range(min(room, left)):
                 self._unacknowledged.append(self._new_batch())
                 left -= 1
@@ -106,7 +117,7 @@ class IdempotentProducer:
                 error = ErrorCode.request_timed_out
             if error == ErrorCode.none:
                 return
-            if error not in RETRIABLE:
+            if error not in PRODUCER_RETRIABLE:
                 raise Violation(f"InitProducerId got {error.name}")
             await asyncio.sleep(RETRY_PAUSE_S)
 
@@ -156,6 +167,7 @@ class IdempotentProducer:
             # knows only the last one after a restart, because Kafka's snapshot format has no others. A later batch was
             # accepted, so this one is in the log; the order of the log is checked at the end.
             self._unacknowledged.pop(0)
+            self._has_acknowledged = True
         return True
 
     async def _send(self, data: bytes) -> tuple[ErrorCode, int]:
@@ -212,7 +224,11 @@ class Reader:
             for record in records_of(response)
             if record.offset >= offset
         ]
-        for found, value in records:
+        for expected, (found, value) in enumerate(records, offset):
+            if found != expected:
+                raise Violation(
+                    f"skipped poll: a fetch from offset {offset} got {found}, expected {expected}"
+                )
             self._history.see(found, value)
         return records, records[-1][0] + 1 if records else offset, response.high_watermark
 

@@ -48,6 +48,16 @@ class TransactionHistory:
         self._fences: Counter[str] = Counter()
         self._seen: dict[TopicPartition, dict[int, Value]] = {}
         self._last_stable_offsets: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        # A new leader's last stable offset may be behind that of the last one.
+        self.has_one_leader = True
+        # Whether coordinators measure the timeouts of transactions with clocks that are right.
+        self.has_right_clocks = True
+
+    @property
+    def operations(self) -> int:
+        sent = sum(len(transaction.values) for transaction in self._transactions.values())
+        return sent + len(self._transactions) + sum(len(seen) for seen in self._seen.values())
 
     def begin(self, transactional_id: str) -> Transaction:
         transaction = Transaction(f"{transactional_id}:{len(self._transactions)}")
@@ -77,7 +87,9 @@ class TransactionHistory:
             transaction
             for transactions in self._open.values()
             for transaction in transactions
-            if partition in transaction.first_offsets and now_s < transaction.expires_s
+            if partition in transaction.first_offsets
+            and now_s < transaction.expires_s
+            and self.has_right_clocks
         ]
 
     # What read_committed consumers see
@@ -106,9 +118,13 @@ class TransactionHistory:
                         f"the last stable offset of {partition} is {offset}, although {transaction.name} has been open "
                         f"since offset {first_offset}"
                     )
-        if offset < self._last_stable_offsets.get(partition, 0):
+        if offset < self._last_stable_offsets.get(partition, 0) and self.has_one_leader:
             raise Violation(f"the last stable offset of {partition} went back to {offset}")
         self._last_stable_offsets[partition] = offset
+
+    def see_position(self, partition: TopicPartition, offset: int) -> None:
+        """A consumer, which began at the start of the log, has seen everything before `offset`."""
+        self._positions[partition] = max(self._positions.get(partition, 0), offset)
 
     def source(self, value: Value) -> Value:
         return self._transactions[value.producer].sources[value]
@@ -118,6 +134,7 @@ class TransactionHistory:
         occurrences: dict[Value, int] = {}
         for partition, log in logs.items():
             found = dict(log)
+            self._check_skipped(partition, found)
             for offset, value in self._seen.get(partition, {}).items():
                 if found.get(offset) != value:
                     raise Violation(
@@ -132,4 +149,12 @@ class TransactionHistory:
             if not is_whole and (any(counts) or transaction.outcome is Outcome.COMMITTED):
                 raise Violation(
                     f"the records of {transaction.name} ({transaction.outcome.value}) occur {counts} times"
+                )
+
+    def _check_skipped(self, partition: TopicPartition, found: dict[int, Value]) -> None:
+        position, seen = self._positions.get(partition, 0), self._seen.get(partition, {})
+        for offset, value in found.items():
+            if offset < position and offset not in seen:
+                raise Violation(
+                    f"skipped poll: a consumer of {partition} at offset {position} did not see {value} at {offset}"
                 )

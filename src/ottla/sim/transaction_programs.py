@@ -12,18 +12,18 @@ from random import Random
 from ottla.model.errors import ErrorCode
 from ottla.sim.classic_members import ClassicMember
 from ottla.sim.client import SimClient
+from ottla.sim.cluster_client import new_client
 from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.env import World
 from ottla.sim.group_client import GroupClient, Identity, Topic
 from ottla.sim.group_history import GroupHistory
-from ottla.sim.group_members import GroupMember, SimGroup
+from ottla.sim.group_members import OFFSET_FETCH_RETRIABLE, GroupMember, SimGroup
 from ottla.sim.group_work import COPIED_AT_ONCE_MAX, CopyWork
 from ottla.sim.history import Value, Violation
-from ottla.sim.node import HOST, PORT
 from ottla.sim.partition_clients import RETRY_PAUSE_S, records_of
 from ottla.sim.transaction_client import TransactionClient
 from ottla.sim.transaction_history import TransactionHistory
-from ottla.sim.transactional_producer import TXN_RETRIABLE, Abortable, Fenced, TransactionalProducer
+from ottla.sim.transactional_producer import Abortable, Fenced, TransactionalProducer
 
 HOSTS = [f"program-{index}" for index in range(3)]
 COPIERS = "copies"  # the group id of copiers with a fixed partition each
@@ -56,8 +56,7 @@ class ProgramContext:
 
     def _client(self, *, resets_on_timeout: bool) -> SimClient:
         host = self.random.choice(HOSTS)
-        network = self.world.network.host(host)
-        return SimClient(network, (HOST, PORT), host, _CLIENT_TIMEOUT_S, resets_on_timeout=resets_on_timeout)
+        return new_client(self.world, host, host, _CLIENT_TIMEOUT_S, resets_on_timeout=resets_on_timeout)
 
 
 async def run_writer(context: ProgramContext, transactional_id: str) -> None:
@@ -110,7 +109,7 @@ async def _committed_offset(group: GroupClient, partition: int) -> int:
         error, found = await group.committed([partition])
         if error == ErrorCode.none and found[0].error_code == ErrorCode.none:
             return max(found[0].offset, 0)
-        if error not in TXN_RETRIABLE and error != ErrorCode.none:
+        if error not in OFFSET_FETCH_RETRIABLE and error != ErrorCode.none:
             raise Violation(f"OffsetFetch got {error.name}")
         await asyncio.sleep(RETRY_PAUSE_S)
 

@@ -9,12 +9,12 @@ from ottla.records.records import Record, build_batch
 from ottla.sim.env import World
 from ottla.sim.group_client import Identity, Topic
 from ottla.sim.history import Value, Violation
-from ottla.sim.partition_clients import RETRIABLE, RETRY_PAUSE_S
+from ottla.sim.partition_clients import PRODUCER_RETRIABLE, RETRY_PAUSE_S
 from ottla.sim.transaction_client import ProducerIdentity, TransactionClient
 from ottla.sim.transaction_history import Outcome, Transaction, TransactionHistory
 
 _TRANSACTION_TIMEOUT_S = 8.0
-TXN_RETRIABLE = RETRIABLE | {ErrorCode.not_coordinator, ErrorCode.concurrent_transactions}
+_TXN_RETRIABLE = PRODUCER_RETRIABLE | {ErrorCode.not_coordinator, ErrorCode.concurrent_transactions}
 _FENCED_ERRORS = frozenset(
     {
         ErrorCode.producer_fenced,
@@ -104,9 +104,18 @@ class TransactionalProducer:
     ) -> None:
         if not self._client.is_v2:
             await self._retry(lambda: self._client.add_offsets(self._identity, group_id))
-        await self._retry(
-            lambda: self._client.commit_offset(self._identity, group_id, member, topic, partition, offset)
-        )
+
+        async def commit() -> ErrorCode:
+            error = await self._client.commit_offset(
+                self._identity, group_id, member, topic, partition, offset
+            )
+            if error == ErrorCode.invalid_txn_state:
+                # A producer takes it for fatal. Its transaction is open: if the coordinator has aborted it, the epoch
+                # is another.
+                raise Violation(f"{self._client.transactional_id} got {error.name} for TxnOffsetCommit")
+            return error
+
+        await self._retry(commit)
 
     async def end(self, *, commit: bool) -> None:
         """Raises Fenced, also if the outcome is not known."""
@@ -146,5 +155,5 @@ class TransactionalProducer:
             raise Fenced(f"{self._client.transactional_id} as {self._identity}: {error.name}")
         if error == ErrorCode.transaction_abortable or error in _STALE_MEMBER_ERRORS:
             raise Abortable
-        if error not in TXN_RETRIABLE:
+        if error not in _TXN_RETRIABLE:
             raise Violation(f"{self._client.transactional_id} as {self._identity} got {error.name}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.env.disk import Bytes, Disk
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.records.header import LOG_OVERHEAD, BatchHeader
 from ottla.storage.checkpoints import encode_partition_metadata, read_partition_metadata
 from ottla.storage.damaged_log import InconsistentTopicIdError
@@ -19,17 +19,16 @@ from ottla.storage.file_names import (
     DELETE_DIR_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
-    UNFLUSHED_SUFFIX,
     dir_name_with_suffix,
-    segment_file,
 )
-from ottla.storage.flush import DeletionGuard, FlushWork
+from ottla.storage.flush import EpochCheckpoint, FlushWork, UnflushedMarks
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_loader import LoadedLog, LogLoader
-from ottla.storage.producer_state import load_producers, replay_batch
+from ottla.storage.producer_state import replay_batch
 from ottla.storage.segment import Segment
 from ottla.storage.segments import EMPTY_REGION, LogSlice
 from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
+from ottla.storage.truncation import RemainingRecords, prepare_read
 from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger("ottla.storage")
@@ -57,13 +56,15 @@ class Log:
         self.clean_up_to: int | None = None  # the end of the compacted part; None: never compacted
         self.deletions: list[Deletion] = []
         self._disk = disk
-        self._snapshots = loaded.snapshots
-        self._checkpointed_epochs = loaded.checkpointed_epochs
+        self.snapshots = loaded.snapshots
+        self._epoch_checkpoint = EpochCheckpoint(
+            disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", loaded.checkpointed_epochs
+        )
         self._unsynced_paths: list[str] = []  # snapshots and partition.metadata
         self._unsynced_directories: list[str] = []
-        self._unflushed_marks = list(loaded.unflushed_marks)  # base offsets, ascending
-        self._guard = DeletionGuard()
+        self._unflushed_marks = UnflushedMarks(disk, directory, loaded.unflushed_marks)
         self._generation = 0  # counts truncations and rolls
+        self.truncations = 0  # since the broker has opened the log, also before a move to another directory
         self._closed_cleanly = False
 
     @classmethod
@@ -144,11 +145,13 @@ class Log:
         if len(batches) == 1:
             headers, buffers = [batches[0][0]], batches[0][1]
             size, max_timestamp = headers[0].batch_length + LOG_OVERHEAD, headers[0].max_timestamp
+            has_marker = headers[0].is_control
         else:
             headers = [header for header, _ in batches]
             buffers = [part for _, parts in batches for part in parts]
             size = sum(header.size for header in headers)
             max_timestamp = max(header.max_timestamp for header in headers)
+            has_marker = any(header.is_control for header in headers)
         base_offset = headers[0].base_offset
         end_offset = headers[-1].base_offset + headers[-1].last_offset_delta + 1
         if base_offset < self.offsets.end:
@@ -162,7 +165,7 @@ class Log:
             self._check_fits_segment(size)
             self.roll(now_ms, base_offset)
             segment = segments.active
-        if headers[0].is_control:
+        if has_marker:
             segment.txn_index.entries()  # read before the write, because the marker may add an entry
         segment.append(headers, buffers, size)
         self.offsets.end = end_offset
@@ -193,39 +196,23 @@ class Log:
             return
         active.seal()
         if base_offset == self.offsets.end > self.recovery_point:
-            self._mark_unflushed(base_offset)
+            self._unflushed_marks.add(base_offset)
         if active.size:
             # Sealing has changed the indexes, so the segment must be synced again.
             self.recovery_point = min(self.recovery_point, self.offsets.end - 1)
             self._generation += 1
         segment = Segment.create(self._disk, self.directory, base_offset, self.config, now_ms)
-        if base_offset not in self._snapshots.offsets:
+        if base_offset not in self.snapshots.offsets:
             try:
-                self._snapshots.write(base_offset, self.producers.entries())
+                self.snapshots.write(base_offset, self.producers.entries())
             except OSError:
                 segment.discard()
                 raise
-            self._unsynced_paths.append(self._snapshots.path(base_offset))
+            self._unsynced_paths.append(self.snapshots.path(base_offset))
         self.segments.add(segment)
         # Consumers at the end of the log continue in the new segment.
         self.segments.cache_position(self.offsets.end, segment, 0)
         self.note_names_changed()
-
-    def _mark_unflushed(self, base_offset: int) -> None:
-        """Creates an `.unflushed` file before the new segment: a power loss may lose the end of the previous segment.
-
-        File systems keep the order of new names in a folder, but not the order of writes to two files. The mark lets
-        recovery distinguish a lost end, after which no record may be kept, from a gap that compaction has left.
-        """
-        self._disk.open(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX), create=True).close()
-        if base_offset not in self._unflushed_marks:  # an earlier roll may have failed
-            self._unflushed_marks.append(base_offset)
-
-    def _remove_marks(self, outdated: Callable[[int], bool]) -> None:
-        for base_offset in [base_offset for base_offset in self._unflushed_marks if outdated(base_offset)]:
-            self._unflushed_marks.remove(base_offset)
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.remove(segment_file(self.directory, base_offset, UNFLUSHED_SUFFIX))
 
     def note_names_changed(self, *directories: str) -> None:
         """The next flush syncs `directories`, by default that of the log."""
@@ -343,10 +330,9 @@ class Log:
         Leaves out the indexes of the active segment, because recovery rebuilds them after an unclean shutdown.
         """
         offset = self.offsets.end if up_to is None else min(up_to, self.offsets.end)
-        epochs = self.epochs.entries()
-        changed = epochs != self._checkpointed_epochs
+        epochs = self._epoch_checkpoint.plan(self.epochs.entries())
         if offset <= self.recovery_point and not (
-            changed or self._unsynced_paths or self._unsynced_directories
+            epochs or self._unsynced_paths or self._unsynced_directories
         ):
             return None
         files, paths = [], list(self._unsynced_paths)
@@ -363,24 +349,23 @@ class Log:
             generation=self._generation,
             files=tuple(files),
             paths=tuple(paths),
-            epoch_checkpoint=f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}",
-            epochs=epochs if changed else None,
+            epoch_checkpoint=self._epoch_checkpoint,
+            epochs=epochs,
             directories=tuple(self._unsynced_directories),
-            guard=self._guard,
         )
 
     def complete_flush(self, work: FlushWork) -> None:
         """Moves the recovery point after `work.sync()`."""
-        if work.generation != self._generation or self._guard.is_deleted:
+        if work.epochs is not None:
+            self._epoch_checkpoint.complete(work.epochs)
+        if work.generation != self._generation or self._epoch_checkpoint.is_deleted:
             return
         self.recovery_point = max(self.recovery_point, work.offset)
-        self._remove_marks(lambda base_offset: base_offset <= self.recovery_point)
+        self._unflushed_marks.remove(lambda base_offset: base_offset <= self.recovery_point)
         self._unsynced_paths = [path for path in self._unsynced_paths if path not in work.paths]
         self._unsynced_directories = [
             path for path in self._unsynced_directories if path not in work.directories
         ]
-        if work.epochs is not None:
-            self._checkpointed_epochs = work.epochs
 
     def flush(self) -> None:
         """Does all three steps of a flush. Blocks."""
@@ -455,10 +440,10 @@ class Log:
 
     def _delete_segments(self, deleted: Sequence[Segment], now_ms: int) -> None:
         self.segments.remove(deleted)
-        followers = set(self.segments.base_offsets[1:])
-        self._remove_marks(lambda base_offset: base_offset not in followers)
         paths = [path for segment in deleted for path in segment.mark_deleted()]
-        paths += self._snapshots.mark_deleted(segment.base_offset for segment in deleted)
+        followers = set(self.segments.base_offsets[1:])
+        self._unflushed_marks.remove(lambda base_offset: base_offset not in followers)
+        paths += self.snapshots.mark_deleted(segment.base_offset for segment in deleted)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
         self.note_names_changed()
@@ -485,7 +470,7 @@ class Log:
         end.
         """
         paths = [path for old in replaced for path in old.mark_deleted()]
-        paths += self._snapshots.mark_deleted(old.base_offset for old in replaced[1:])
+        paths += self.snapshots.mark_deleted(old.base_offset for old in replaced[1:])
         self.segments.replace(replaced, segment)
         due_ms = now_ms + self.config.file_delete_delay_ms
         self.deletions += [Deletion(due_ms, path) for path in paths]
@@ -493,10 +478,10 @@ class Log:
 
     # Truncating
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
+    def truncate_to(self, offset: int, now_ms: int, remaining: RemainingRecords | None = None) -> bool:
         """Truncates the log to end at `offset`. Returns False if it already ends at or before it.
 
-        A batch with `offset` is removed as a whole, because a batch cannot be cut.
+        A batch with `offset` is removed as a whole, because a batch cannot be cut. `remaining` is read if not given.
         """
         if offset >= self.offsets.end:
             self.epochs.truncate_from_end(self.offsets.end)
@@ -504,14 +489,15 @@ class Log:
         if offset < self.segments.base_offsets[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
+        max_timestamp, producers = remaining or prepare_read(self, offset)()
         later = [segment for segment in self.segments if segment.base_offset > offset]
         if later:
             self._delete_segments(later, now_ms)
-        self.segments.active.truncate_to(offset)
+        self.segments.active.truncate_to(offset, max_timestamp)
         self._truncated_to(offset)
         self.epochs.truncate_from_end(offset)
-        if len(self.producers):
-            load_producers(self.producers, self._snapshots, self.segments, offset)
+        if producers is not None:
+            self.producers.take_over(producers)
         self.offsets.end = self.segments.active.read_next_offset()
         if self.offsets.end < offset:
             # The removed batch began before `offset`. Only the name of a new segment records where the log continues.
@@ -521,18 +507,27 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Removes all records. The next record has `offset`."""
-        self._delete_segments(list(self.segments), now_ms)
-        self.segments.add(Segment.create(self._disk, self.directory, offset, self.config, now_ms))
+        removed = [segment for segment in self.segments if segment.base_offset != offset]
+        if len(removed) < len(self.segments):
+            self.segments.from_offset(offset)[0].truncate_to(offset, (NO_TIMESTAMP, offset))
+        else:
+            # Created before the others are deleted: if file descriptors have run out, the log stays as it was. The mark
+            # lets recovery remove it after a crash in between, because the others end before it.
+            self._unflushed_marks.add(offset)
+            self.segments.add(Segment.create(self._disk, self.directory, offset, self.config, now_ms))
+        if removed:
+            self._delete_segments(removed, now_ms)
         self._truncated_to(offset)
-        self._snapshots.remove(list(self._snapshots.offsets))
+        self.snapshots.remove(list(self.snapshots.offsets))
         self.offsets.start = offset
         self.epochs.clear()
         self.producers.clear()
 
     def _truncated_to(self, offset: int) -> None:
         self._generation += 1
+        self.truncations += 1
         self.segments.clear_cache()
-        self._snapshots.remove([taken for taken in self._snapshots.offsets if taken > offset])
+        self.snapshots.remove([taken for taken in self.snapshots.offsets if taken > offset])
         self.offsets.end = offset
         # The truncation is not synced yet, so the next flush must include this segment.
         self.recovery_point = min(self.recovery_point, self.segments.active.base_offset, offset)
@@ -548,7 +543,7 @@ class Log:
         The caller also syncs the data directory, so that a power loss does not undo the rename.
         """
         self.close(clean=False)
-        self._guard.is_deleted = True
+        self._epoch_checkpoint.is_deleted = True
         target = f"{_parent(self.directory)}/{dir_name_with_suffix(self.topic_partition, DELETE_DIR_SUFFIX, unique_id)}"
         self._disk.rename(self.directory, target)
         self.deletions = []
@@ -556,7 +551,7 @@ class Log:
 
     def wait_for_epoch_write(self) -> None:
         """For a thread, after `delete_log`: waits until no flush writes into a folder with this log's name."""
-        with self._guard.lock:
+        with self._epoch_checkpoint.lock:
             pass
 
     def prepare_close(self) -> FlushWork | None:
@@ -566,9 +561,9 @@ class Log:
         """
         active = self.segments.active
         active.seal()
-        if self.offsets.end and self.offsets.end not in self._snapshots.offsets:
+        if self.offsets.end and self.offsets.end not in self.snapshots.offsets:
             # No sync needed: if a power loss takes it, the producers are restored from the log.
-            self._snapshots.write(self.offsets.end, self.producers.entries())
+            self.snapshots.write(self.offsets.end, self.producers.entries())
         if active.is_modified:
             paths = active.index_paths()
             if self.offsets.end <= self.recovery_point:

@@ -4,12 +4,15 @@ import contextlib
 import json
 import logging
 import threading
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.env.disk import DirectoryLock, Disk
 from ottla.model.ids import METADATA_TOPIC, TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError, read_offset_checkpoint, write_offset_checkpoint
+from ottla.storage.directory_creation import create_directory
 from ottla.storage.file_names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -19,6 +22,8 @@ from ottla.storage.file_names import (
 from ottla.storage.meta_properties import (
     MetaProperties,
     UnusableDirectoryError,
+    check_identity,
+    missing_identity_error,
     read_meta_properties,
     write_meta_properties,
 )
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.storage")
 
-_LOCK_FILE = ".lock"
+LOCK_FILE = ".lock"
 _CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -38,7 +43,10 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFS
 
 
 class LogDir:
-    """Locks the directory, reads its small files, and removes the clean-shutdown file, so that a crash is noticed."""
+    """Locks the directory and reads its small files.
+
+    The clean-shutdown file stays until logs are opened: a start that fails before that leaves the logs as they are.
+    """
 
     def __init__(self, disk: Disk, path: str) -> None:
         """Raises UnusableDirectoryError if another broker uses it, and OSError if the disk fails."""
@@ -50,8 +58,9 @@ class LogDir:
         self._written: dict[str, int] = {}
         self._known: dict[str, int] = {}
         self._pending: list[CheckpointWrite] = []  # planned, and perhaps written
-        disk.make_dirs(path)
+        create_directory(disk, path)
         self._lock = self._take_lock()
+        self._has_clean_shutdown_file = False
         try:
             self.meta = read_meta_properties(disk, path)
             self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
@@ -74,7 +83,7 @@ class LogDir:
 
     def _take_lock(self) -> DirectoryLock:
         try:
-            return self._disk.lock(f"{self.path}/{_LOCK_FILE}")
+            return self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except BlockingIOError:
             raise UnusableDirectoryError(
                 f"the data directory {self.path} is in use by another broker: stop that one or choose another directory"
@@ -114,14 +123,22 @@ class LogDir:
             data = self._disk.read_bytes(path)
         except FileNotFoundError:
             return -1, False
-        self._disk.remove(path)
-        self._disk.sync_dir(self.path)
+        self._has_clean_shutdown_file = True
         try:
             return int(json.loads(data)["brokerEpoch"]), True
         except (ValueError, KeyError, TypeError) as error:
             if data:  # older brokers left an empty file
                 logger.warning("%s has no broker epoch: %s", path, error)
             return -1, True
+
+    def remove_clean_shutdown_file(self) -> None:
+        """Before a log is opened, so that a crash is noticed. Can run in any thread. Raises OSError."""
+        with self._writing:
+            if self._has_clean_shutdown_file:
+                with contextlib.suppress(FileNotFoundError):  # an earlier try could not sync
+                    self._disk.remove(f"{self.path}/{_CLEAN_SHUTDOWN_FILE}")
+                self._disk.sync_dir(self.path)
+                self._has_clean_shutdown_file = False
 
     def write_meta(self, meta: MetaProperties) -> None:
         write_meta_properties(self._disk, self.path, meta)
@@ -138,6 +155,17 @@ class LogDir:
         checkpoint = CheckpointWrite(self, name, offsets, self._planned)
         self._pending.append(checkpoint)
         return checkpoint
+
+    def plan_lower_entry(self, name: str, partition: TopicPartition, offset: int) -> "CheckpointWrite | None":
+        """Lowers the entry of `partition` to `offset`. None if the file has no greater one, and will not get one."""
+        contents = [self.checkpointed(name)]
+        contents += [checkpoint.offsets for checkpoint in self._pending if checkpoint.name == name]
+        if all(offsets.get(partition, 0) <= offset for offsets in contents):
+            return None
+        current = self.partitions | self.unfinished_moves
+        # Other entries stay as they are planned: their logs may be about to be truncated, too.
+        kept = {other: known for other, known in contents[-1].items() if other in current}
+        return self.plan_checkpoint(name, kept | {partition: offset})
 
     def write_planned(self, checkpoint: "CheckpointWrite") -> None:
         """Does nothing if a newer one is on disk, because an old one may have entries of deleted partitions."""
@@ -214,3 +242,33 @@ class CheckpointWrite:
     def complete(self) -> None:
         """For the event loop, after `write`."""
         self.log_dir.note_written(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanShutdownRemoval:
+    log_dir: LogDir
+
+    def sync(self) -> None:
+        """Can run in any thread. Raises OSError."""
+        self.log_dir.remove_clean_shutdown_file()
+
+
+def identify_dirs(
+    log_dirs: Sequence[LogDir], node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None
+) -> str:
+    """See `LogDirs.identify`."""
+    source = "this broker's configuration"
+    for log_dir in log_dirs:
+        if log_dir.meta is None and log_dir.has_data:
+            raise missing_identity_error(log_dir.path)
+    for log_dir in log_dirs:
+        if log_dir.meta is None:
+            continue
+        check_identity(log_dir.path, log_dir.meta, node_id, cluster_id, source)
+        cluster_id, source = log_dir.meta.cluster_id, log_dir.path
+    if cluster_id is None:
+        raise ValueError("all directories are new, so cluster_id must be given")
+    for log_dir in log_dirs:
+        if log_dir.meta is None:
+            log_dir.write_meta(MetaProperties(cluster_id, node_id, new_id()))
+    return cluster_id

@@ -28,14 +28,11 @@ from ottla.storage.log_dir import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     CheckpointWrite,
+    CleanShutdownRemoval,
     LogDir,
+    identify_dirs,
 )
-from ottla.storage.meta_properties import (
-    MetaProperties,
-    UnusableDirectoryError,
-    check_identity,
-    missing_identity_error,
-)
+from ottla.storage.meta_properties import UnusableDirectoryError
 from ottla.storage.offset_checkpoints import current_offsets, plan_checkpoints, plan_deletion_sync
 from ottla.storage.replica_move import LastCopy, ReplicaMove
 
@@ -48,8 +45,7 @@ class LogDirs:
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, str] = {}  # path -> error message
-        # Called with the path of every directory that goes offline.
-        self.on_offline: Callable[[str], None] = lambda path: None
+        self.on_offline: Callable[[str], None] = lambda path: None  # with the path of the directory
         self.moves: dict[TopicPartition, ReplicaMove] = {}  # replicas that move to another directory
         self._disk = disk
         self._dirs: list[LogDir] = []
@@ -142,6 +138,9 @@ class LogDirs:
             if partition in log_dir.partitions
         }
 
+    def was_closed_cleanly(self, partition: TopicPartition) -> bool:
+        return partition in self._dir_of and self._dir_of[partition].clean_shutdown
+
     @property
     def last_broker_epoch(self) -> int:
         """The broker epoch of the last run if its shutdown was clean in every directory, otherwise -1 (KIP-966)."""
@@ -151,21 +150,7 @@ class LogDirs:
 
     def identify(self, node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None = None) -> str:
         """Returns the cluster id of the directories, or `cluster_id` if all are new, and writes it to the new ones."""
-        source = "this broker's configuration"
-        for log_dir in self._dirs:
-            if log_dir.meta is None and log_dir.has_data:
-                raise missing_identity_error(log_dir.path)
-        for log_dir in self._dirs:
-            if log_dir.meta is None:
-                continue
-            check_identity(log_dir.path, log_dir.meta, node_id, cluster_id, source)
-            cluster_id, source = log_dir.meta.cluster_id, log_dir.path
-        if cluster_id is None:
-            raise ValueError("all directories are new, so cluster_id must be given")
-        for log_dir in self._dirs:
-            if log_dir.meta is None:
-                log_dir.write_meta(MetaProperties(cluster_id, node_id, new_id()))
-        return cluster_id
+        return identify_dirs(self._dirs, node_id, new_id, cluster_id)
 
     @property
     def known_cluster_id(self) -> str | None:
@@ -173,6 +158,10 @@ class LogDirs:
         return next((log_dir.meta.cluster_id for log_dir in self._dirs if log_dir.meta is not None), None)
 
     # Opening and deleting logs
+
+    def clean_shutdown_removals(self) -> list[CleanShutdownRemoval]:
+        """To be run in threads before logs are opened. Otherwise the first `open` in a directory blocks for it."""
+        return [CleanShutdownRemoval(log_dir) for log_dir in self._dirs if log_dir.clean_shutdown]
 
     def open(
         self,
@@ -249,6 +238,7 @@ class LogDirs:
         now_ms: int,
         topic_id: uuid.UUID | None,
     ) -> Log:
+        log_dir.remove_clean_shutdown_file()
         return Log.open(
             self._disk,
             f"{log_dir.path}/{partition}",
@@ -262,14 +252,16 @@ class LogDirs:
         )
 
     def prepare_recovery(
-        self, partition: TopicPartition, config: LogConfig, now_ms: int, topic_id: uuid.UUID
+        self, partition: TopicPartition, config: LogConfig, now_ms: int, topic_id: uuid.UUID, *, or_open: bool
     ) -> tuple[str, Callable[[], None]] | None:
         """Returns the directory and a function that recovers and opens the log ahead of `open`, in any thread.
 
-        Returns None if the log needs no recovery or does not exist. `open` tries again if the function fails.
+        Returns None if the log is open, does not exist, or needs no recovery (with `or_open` it is opened then).
+        `open` tries again if the function fails.
         """
         log_dir = self._dir_of.get(partition)
-        if log_dir is None or log_dir.clean_shutdown:
+        is_ahead = partition in self._opened_ahead or partition in self._not_created
+        if log_dir is None or is_ahead or partition in self.logs or (log_dir.clean_shutdown and not or_open):
             return None
 
         def work() -> None:
@@ -343,7 +335,8 @@ class LogDirs:
     def mark_strays(self, partitions: Sequence[TopicPartition], new_id: Callable[[], uuid.UUID]) -> None:
         """Renames the folders of stray partitions, as Kafka does. Nothing reads or deletes them any more.
 
-        If a disk fails, its directory goes offline.
+        The caller runs `deletion_syncs` in threads before a partition with the same name is opened: old entries of the
+        checkpoints must not be used for it. If a disk fails, its directory goes offline.
         """
         for log_dir in list(self._dirs):
             here = [partition for partition in partitions if self._dir_of.get(partition) is log_dir]
@@ -369,11 +362,7 @@ class LogDirs:
                 "To get them back, stop the broker, restore the metadata or partition.metadata, and rename it to %s",
                 partition, target, partition,
             )  # fmt: skip
-        # Their checkpoint entries must not be used for a new partition with the same name.
-        log_dir.deletions += 1
-        sync = plan_deletion_sync(log_dir, self.logs)
-        sync.sync()
-        sync.complete()
+            log_dir.deletions += 1
 
     def deletion_syncs(self) -> list[DeletionSync]:
         """Makes all deletions so far durable: one sync for each directory that has any, to be run in threads.
@@ -441,7 +430,7 @@ class LogDirs:
         partition = move.log.topic_partition
         for checkpoint in checkpoints:
             checkpoint.complete()
-        move.mark_copied(last.left)
+        move.mark_copied(last.left, last.truncations)
         has_entries = all(target.will_have_entry(checkpoint.name, partition) for checkpoint in checkpoints)
         if not (has_entries and last.is_current):
             return None
@@ -454,7 +443,7 @@ class LogDirs:
             log = move.replace(last)
         except OSError as error:
             raise self._handle_error_in(target, partition, error) from error
-        log.clean_up_to = move.log.clean_up_to
+        log.clean_up_to, log.truncations = move.log.clean_up_to, move.log.truncations
         self.logs[partition] = log
         return log
 
@@ -541,8 +530,18 @@ class LogDirs:
     def cleaner_offset_checkpoints(self) -> list[CheckpointWrite]:
         return plan_checkpoints(self._dirs, CLEANER_OFFSETS, self.logs)
 
-    def handle_checkpoint_error(self, work: CheckpointWrite | DeletionSync, error: OSError) -> None:
-        """After an OSError in `CheckpointWrite.write` or `DeletionSync.sync`: takes the directory offline.
+    def plan_truncation(self, partition: TopicPartition, offset: int) -> CheckpointWrite | None:
+        """The checkpoint to write before a log is truncated to `offset`; None if it needs none.
+
+        Otherwise recovery would take records that are appended after the truncation for flushed ones.
+        """
+        log_dir = self._dir_of.get(partition)
+        return None if log_dir is None else log_dir.plan_lower_entry(RECOVERY_POINTS, partition, offset)
+
+    def handle_checkpoint_error(
+        self, work: CheckpointWrite | DeletionSync | CleanShutdownRemoval, error: OSError
+    ) -> None:
+        """After an OSError in a work for a thread: takes the directory offline.
 
         Only logs the error if a retry may succeed.
         """

@@ -3,7 +3,7 @@
 Sealed segments do not change, so a thread copies them, round by round, into the future folder. When little is left, the
 thread completes the future folder and syncs it (`LastCopy`). Only appends of that moment are missing then: one turn of
 the event loop copies them, unsynced, and replaces the old folder. No flush may run between the two, as a flushed record
-must be in a synced copy.
+must be in a synced copy. A truncation cuts segments in place, so after one every segment is copied again.
 
 A crash at any step leaves one complete log. A future folder is complete once it has a `partition.metadata`, which is
 written last, and it is used only if the folder that it replaces is gone. The names of the two folders are not synced in
@@ -55,28 +55,40 @@ class ReplicaMove:
         )
         self.is_abandoned = False
         self._disk = disk
-        self._copied: set[Segment] = set()
+        self._copies: set[Segment] = set()
+        self._truncations = log.truncations  # when the copies were made
+
+    @property
+    def _copied(self) -> set[Segment]:
+        """The segments that need no copy. A truncation may have changed any of them."""
+        if self._truncations != self.log.truncations:
+            self._truncations, self._copies = self.log.truncations, set()
+        return self._copies
 
     @property
     def bytes_left(self) -> int:
-        return sum(segment.size for segment in self.log.segments if segment not in self._copied)
+        copied = self._copied
+        return sum(segment.size for segment in self.log.segments if segment not in copied)
 
     @property
     def bytes_copied(self) -> int:
-        return sum(segment.size for segment in self.log.segments if segment in self._copied)
+        copied = self._copied
+        return sum(segment.size for segment in self.log.segments if segment in copied)
 
     @property
     def end_offset(self) -> int:
         """The log end offset of the future replica."""
+        copied = self._copied
         for segment in self.log.segments:
-            if segment not in self._copied:
+            if segment not in copied:
                 return segment.base_offset
         return self.log.log_end_offset
 
     def seal(self, now_ms: int) -> list[Segment]:
         """Seals the active segment and returns the segments that are not copied yet."""
         self.log.roll(now_ms)
-        return [segment for segment in self.log.segments if segment not in self._copied][:-1]
+        copied = self._copied
+        return [segment for segment in self.log.segments if segment not in copied][:-1]
 
     def copy(self, segments: Iterable[Segment]) -> None:
         """Copies sealed segments and syncs them. Can run in a thread, concurrently with all uses of the log."""
@@ -89,8 +101,12 @@ class ReplicaMove:
         self._disk.sync_dir(self.future_directory)
         self._disk.sync_dir(self.path)
 
-    def mark_copied(self, segments: Iterable[Segment]) -> None:
+    def mark_copied(self, segments: Iterable[Segment], truncations: int) -> bool:
+        """Returns False if the log was truncated since it had `truncations`: the copies count for nothing then."""
+        if truncations != self.log.truncations:
+            return False
         self._copied.update(segments)
+        return True
 
     def plan_last_copy(self, topic_id: uuid.UUID, now_ms: int) -> "LastCopy":
         """Seals the active segment. No flush may run until `replace`, or until the copy is dropped."""
@@ -103,6 +119,7 @@ class ReplicaMove:
             log.log_start_offset,
             log.log_end_offset,
             log.epochs.entries(),
+            log.truncations,
         )
 
     def complete(self, last: "LastCopy") -> None:
@@ -111,7 +128,7 @@ class ReplicaMove:
         with contextlib.suppress(FileNotFoundError):
             self._disk.remove(f"{future}/{PARTITION_METADATA}")  # of an earlier try
         self.copy(last.left)
-        self._remove_deleted_segments({segment.base_offset for segment in last.segments})
+        self._remove_other_segments({segment.base_offset for segment in last.segments[:-1]})
         # The active segment was empty. Its name determines where the log continues.
         self._disk.open(segment_file(future, last.end_offset, LOG_SUFFIX), create=True)
         self._copy_file(segment_file(source, last.end_offset, SNAPSHOT_SUFFIX))
@@ -164,26 +181,32 @@ class ReplicaMove:
             now_ms=segment.created_ms,
         )
 
-    def _remove_deleted_segments(self, kept: set[int]) -> None:
+    def _remove_other_segments(self, kept: set[int]) -> None:
+        """Retention or a truncation has deleted them. An older copy of the segment that is now active goes, too."""
         for name in self._disk.list_dir(self.future_directory):
             parsed = parse_segment_file(name)
             if parsed is not None and parsed[0] not in kept:
                 self._disk.remove(f"{self.future_directory}/{name}")
 
     def _copy_file(self, path: str, *, is_synced: bool = True) -> None:
-        """Ignores a missing file: retention may have removed it, and not every index and snapshot exists."""
-        with contextlib.suppress(FileNotFoundError):
+        """A missing file is missing in the copy: retention may have removed it, and not every snapshot exists."""
+        copy = f"{self.future_directory}/{path.rpartition('/')[2]}"
+        try:
             source = self._disk.open(path)
-            target = self._disk.open(f"{self.future_directory}/{path.rpartition('/')[2]}", create=True)
-            target.truncate(0)
-            for position in range(0, source.size(), _COPY_BYTES):
-                if self.is_abandoned:
-                    raise MoveAbandonedError
-                target.write_at(position, [source.read_at(position, _COPY_BYTES)])
-            if is_synced:
-                target.sync()
-            target.close()
-            source.close()
+        except FileNotFoundError:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(copy)  # of an earlier round
+            return
+        target = self._disk.open(copy, create=True)
+        target.truncate(0)
+        for position in range(0, source.size(), _COPY_BYTES):
+            if self.is_abandoned:
+                raise MoveAbandonedError
+            target.write_at(position, [source.read_at(position, _COPY_BYTES)])
+        if is_synced:
+            target.sync()
+        target.close()
+        source.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +220,7 @@ class LastCopy:
     log_start_offset: int
     end_offset: int  # the base offset of the active segment, which was empty
     epochs: list[tuple[int, int]]
+    truncations: int
 
     def run(self, checkpoints: Iterable[CheckpointWrite]) -> None:
         """For a thread. Raises OSError and MoveAbandonedError."""
@@ -210,7 +234,8 @@ class LastCopy:
         """Whether nothing but a few appends came after the copy. Otherwise it must be repeated."""
         log = self.move.log
         return (
-            tuple(log.segments) == self.segments
+            log.truncations == self.truncations
+            and tuple(log.segments) == self.segments
             and log.log_start_offset == self.log_start_offset
             and log.recovery_point <= self.end_offset
             and log.segments.active.size <= LAST_STEP_BYTES

@@ -329,8 +329,16 @@ class Segment:
         self.seal()
         self._indexes_checked = True
 
-    def truncate_to(self, offset: int) -> None:
-        """Removes the batch with `offset` and all later batches."""
+    def read_max_timestamp(self, offset: int, end_position: int) -> tuple[int, int]:
+        """The greatest timestamp of the batches before `end_position`, all of which end before `offset`."""
+        timestamp, last_offset = self.time_index.entry_before(offset)
+        for _, header in iter_headers(self.file, self.offset_index.position_for(last_offset), end_position):
+            if header.max_timestamp > timestamp:
+                timestamp, last_offset = header.max_timestamp, header.last_offset
+        return timestamp, last_offset
+
+    def truncate_to(self, offset: int, max_timestamp: tuple[int, int]) -> None:
+        """Removes the batch with `offset` and all later batches. The rest has `max_timestamp`."""
         found = self.find(offset) if self.size else None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -342,11 +350,7 @@ class Segment:
         self._bytes_since_index = 0
         if not self.size:
             self._first_timestamp = _UNKNOWN
-        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
-        from_position = self.offset_index.position_for(self._max_timestamp_offset)
-        for _, header in iter_headers(self.file, from_position, self.size):
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+        self._max_timestamp, self._max_timestamp_offset = max_timestamp
 
     def prepare(self) -> None:
         """Loads the indexes, and rebuilds them if they are damaged. Can run in any thread; several may wait for one.

@@ -62,14 +62,25 @@ class TimeIndex(MappedIndex):
         relative: int = _unpack(buffer, (slot - 1) * size)[1]
         return self.base_offset + relative
 
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """The last entry (timestamp, offset) with an offset below `offset`; (-1, base offset) if there is none."""
+        if not self.entries or offset > self._last_offset:
+            return self.last_entry
+        count = self._entries_before(offset)
+        if not count:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative = _unpack(self._buffer(), (count - 1) * _ENTRY.size)
+        return timestamp, self.base_offset + relative
+
     def truncate_to(self, offset: int) -> None:
-        entries = self.entries
-        if not entries or offset > self._last_offset:
-            return
+        if self.entries and offset <= self._last_offset:
+            self._truncate_to_entries(self._entries_before(offset))
+
+    def _entries_before(self, offset: int) -> int:
         buffer, size = self._buffer(), _ENTRY.size
         relative = offset - self.base_offset
-        self._truncate_to_entries(
-            bisect_right(range(entries), relative - 1, key=lambda slot: _unpack(buffer, slot * size)[1])
+        return bisect_right(
+            range(self.entries), relative - 1, key=lambda slot: _unpack(buffer, slot * size)[1]
         )
 
     def _check_last(self, last: bytes) -> None:

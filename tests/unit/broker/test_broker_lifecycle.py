@@ -16,9 +16,12 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from tests.unit.broker.bench import Bench, on_broker
 
 from ottla.broker.node import Broker
+from ottla.broker.run import _serve as serve_node
+from ottla.core.controller.delta import ReplayError
 from ottla.env.real import real_env
 from ottla.model.config import BrokerConfig, ConfigError, ResourceType
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.client import SimClient
 from ottla.sim.threads import SimThreads
@@ -168,8 +171,6 @@ async def test_a_damaged_log_is_offline_until_its_topic_is_deleted_and_created_a
     wanted = (DeleteTopicState(name="journal", topic_id=None),)
     await bench.ask(DeleteTopicsRequest(topics=wanted, timeout=timedelta(seconds=1)))
     assert bench.disk.read_bytes(path) == damaged
-    assert bench.disk.loop_watch is not None
-    bench.disk.loop_watch.is_serving = False  # the event loop renames the stray folder and syncs that
     topic_id = await bench.create("journal")
     assert (await bench.produce("journal", b"new")).base_offset == 0
     assert await bench.read(topic_id) == [b"new"]
@@ -282,16 +283,76 @@ def test_data_directories_of_two_clusters_are_rejected(tmp_path: Path) -> None:
 def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
         async with await broker_in(tmp_path / "a") as first:
+            before = asyncio.all_tasks()
             with pytest.raises(OSError) as rejected:
                 await broker_in(tmp_path / "b", port=first.address[1])
             assert rejected.value.errno == errno.EADDRINUSE
-            # This test, and of the first broker: raft, the quorum, the controller, idle connections, housekeeping, the
-            # log cleaner.
-            assert len(asyncio.all_tasks()) == 7
+            # This test, and of the first broker: raft, the quorum, the controller and its two checks, heartbeats, idle
+            # connections, housekeeping, the log cleaner.
+            assert asyncio.all_tasks() == before
+            assert len(before) == 10
         async with await broker_in(tmp_path / "b"):
             pass
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), "No space left. Fix the disk and start the broker again"),
+        (
+            KafkaError(ErrorCode.unsupported_version, "a TopicRecord has version 9"),
+            "version 9. Start it with the release that wrote the metadata log, or a newer one",
+        ),
+        (
+            KafkaError(ErrorCode.stale_broker_epoch, "broker 1 was unregistered"),
+            "broker 1 was unregistered\n",
+        ),
+        (ReplayError("no topic"), "no topic. Keep a copy of the metadata log, and report this error"),
+    ],
+)
+def test_a_node_that_fails_while_it_starts_exits_with_code_1_and_says_what_to_do(
+    failure: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def start(config: BrokerConfig, *, failed: "asyncio.Future[Exception]") -> Broker:
+        failed.set_result(failure)
+        raise failure
+
+    monkeypatch.setattr(Broker, "start", start)
+    assert run(serve_node(BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0"}), None)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("ottla serve: the broker failed while it started: ")
+    assert message in said
+
+
+def test_a_start_that_fails_does_not_make_the_last_stop_an_unclean_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await broker_in(tmp_path / "a") as broker:
+            client = client_of(broker)
+            assert await client.create_topic("journal", 1, {}) is ErrorCode.none
+            client.close()
+            epoch = broker.lifecycle.broker_epoch
+        async with await broker_in(tmp_path / "b") as other:
+            with pytest.raises(OSError):
+                await broker_in(tmp_path / "a", port=other.address[1])
+        async with await broker_in(tmp_path / "a") as broker:
+            log_dirs = broker.services.log_dirs
+            assert log_dirs.last_broker_epoch == epoch
+            assert log_dirs.was_closed_cleanly(TopicPartition("journal", 0))
+            assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists(), "a crash from now on must show"
+
+    run(main())
+
+
+@on_broker(started=False)
+async def test_a_power_loss_after_a_clean_stop_and_a_start_is_noticed(bench: Bench) -> None:
+    for end in (bench.stop, bench.lose_power):
+        await bench.start()
+        await end()
+    await bench.start()
+    assert bench.services.log_dirs.last_broker_epoch == -1
+    await bench.stop()
 
 
 def test_an_env_that_is_passed_in_stays_open_after_the_stop(tmp_path: Path) -> None:
@@ -346,9 +407,10 @@ def test_if_one_of_two_listeners_cannot_be_bound_the_other_is_closed(tmp_path: P
                     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
                 }
             )
+            before = asyncio.all_tasks()
             with pytest.raises(OSError):
                 await Broker.start(config)
-            assert len(asyncio.all_tasks()) == 7
+            assert asyncio.all_tasks() == before
 
     run(main())
 

@@ -15,7 +15,7 @@ BATCHES = 500  # more than two segments of 2 MB
 
 async def fill(bench: Bench) -> Any:
     topic_id = await bench.create("journal", segment_bytes=str(2 << 20))
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     for number in range(BATCHES):
         payload = number.to_bytes(4) + bytes(BATCH_BYTES)
         hosted.append(bench.batch(payload), bench.world.clock.now_ms(), required_acks=1)

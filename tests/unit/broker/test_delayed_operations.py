@@ -154,7 +154,7 @@ def test_operations_of_a_changed_key_are_tried_in_the_next_turn_of_the_loop() ->
 def test_setting_the_clock_back_does_not_delay_operations() -> None:
     async def main(harness: Harness) -> None:
         harness.wait("one", "k", 1000)
-        harness._world.clock._start_ms -= 3_600_000
+        harness._world.clock.jump(-3_600_000)
         harness.wait("two", "k", 1000)
         await asyncio.sleep(2)
         assert [event for _, event in harness.events] == ["one expired", "two expired"]
@@ -307,7 +307,7 @@ async def test_a_poll_below_the_new_log_start_completes_when_retention_moves_it(
     poll = await waiting_poll(bench, topic_id, min_bytes=10_000)
     await asyncio.sleep(0.6)
     bench.broker.housekeeping.enforce_retention(bench.world.clock.now_ms())
-    assert bench.services.partitions.find("journal", None, 0).log.log_start_offset == 1
+    assert bench.services.partitions.find_replica("journal", None, 0).log.log_start_offset == 1
     response = await asyncio.wait_for(poll, 1)
     assert response.responses[0].partitions[0].error_code is ErrorCode.offset_out_of_range
 
@@ -316,7 +316,7 @@ async def test_a_poll_below_the_new_log_start_completes_when_retention_moves_it(
 async def test_a_flush_outside_of_a_produce_request_completes_a_poll(bench: Bench) -> None:
     topic_id = await bench.create("journal", flush_messages="1")
     poll = await waiting_poll(bench, topic_id)
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     hosted.append(bench.batch(b"news"), bench.world.clock.now_ms(), required_acks=1)
     await asyncio.sleep(0.1)
     assert not poll.done()
@@ -328,7 +328,7 @@ async def test_a_flush_outside_of_a_produce_request_completes_a_poll(bench: Benc
 @on_broker()
 async def test_a_followers_fetch_completes_the_delayed_produce(bench: Bench) -> None:
     topic_id = await bench.create("journal")
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     epoch = hosted.leader.leader_epoch + 1
     hosted.lead(
         PartitionLeader(

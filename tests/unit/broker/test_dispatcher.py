@@ -21,7 +21,7 @@ from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, Dispatcher
 from ottla.broker.handlers import k60_describe_cluster
 from ottla.model.errors import ErrorCode
 from ottla.protocol import messages
-from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.api_keys import APIS, ApiKey, ListenerKind, apis_of
 from ottla.protocol.messages import converter, decode_request
 from ottla.protocol.varint import encode_uvarint
 from ottla.rpc.messages import encode_message
@@ -208,7 +208,7 @@ def test_the_first_produce_request_takes_effect_though_its_client_disconnects_at
         raw = await Raw.connect(bench)
         raw.send(0, request.__version__, b"\0" + encode_message(request))  # no tagged fields in the header
         raw.stream.close()
-        hosted = bench.services.partitions.find("a", None, 0)
+        hosted = bench.services.partitions.find_replica("a", None, 0)
         await until(lambda: hosted.log.log_end_offset == 1)
         assert await bench.read(topic_id) == [b"kept"]
 
@@ -321,9 +321,10 @@ async def test_telemetry_is_offered_when_a_subscription_exists(bench: Bench) -> 
 
     request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     offered = {api.api_key for api in (await bench.ask(request)).api_keys}
-    assert offered == set(APIS) - {71, 72}
+    served = set(apis_of(ListenerKind.BROKER))
+    assert offered == served - {71, 72}
     await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
-    assert {api.api_key for api in (await bench.ask(request)).api_keys} == set(APIS)
+    assert {api.api_key for api in (await bench.ask(request)).api_keys} == served
 
 
 def test_a_converter_copies_common_fields_and_fills_in_defaults() -> None:

@@ -100,7 +100,7 @@ async def test_an_exception_in_a_delayed_produce_closes_the_connection(bench: Be
         patch.setattr(DelayedProduce, "try_complete", broken)
 
         async def tell() -> None:
-            hosted = bench.services.partitions.find("journal", None, 0)
+            hosted = bench.services.partitions.find_replica("journal", None, 0)
             bench.services.delayed_operations.notify(hosted.topic_partition)
 
         assert await is_closed_by(bench, produce_request("journal", bench.batch(b"a")), tell)

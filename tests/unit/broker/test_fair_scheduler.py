@@ -23,6 +23,9 @@ class HandClock:
     def now_ms(self) -> int:
         return self.ms
 
+    def monotonic_ms(self) -> int:
+        return self.ms
+
 
 def on_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))

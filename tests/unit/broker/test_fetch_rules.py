@@ -171,7 +171,7 @@ def test_newer_versions_name_topics_by_id(version: int) -> None:
 async def test_leader_epochs_of_the_past_are_fenced_and_of_the_future_unknown(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a")
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     hosted.leader.leader_epoch = 5
     for epoch, expected in (
         (4, ErrorCode.fenced_leader_epoch),
@@ -187,7 +187,7 @@ async def test_leader_epochs_of_the_past_are_fenced_and_of_the_future_unknown(be
 async def test_a_follower_whose_log_has_diverged_gets_the_diverging_epoch(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"a", b"b")
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     hosted.leader.leader_epoch = 3
     await bench.produce("journal", b"c")
     (answer,) = await fetch(bench, topic_id, fetched(3, last_fetched_epoch=0))
@@ -201,7 +201,7 @@ async def test_a_follower_whose_log_has_diverged_gets_the_diverging_epoch(bench:
 async def test_a_read_committed_reader_stops_before_an_open_transaction(bench: Bench) -> None:
     topic_id = await bench.create("journal")
     await bench.produce("journal", b"before")
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     now_ms = bench.world.clock.now_ms()
     hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NO_VERIFICATION)

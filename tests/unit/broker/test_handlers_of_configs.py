@@ -83,7 +83,11 @@ async def test_describe_configs_of_a_broker_of_the_defaults_of_a_group_and_of_cl
     assert (own["log.retention.ms"].value, own["log.retention.ms"].config_source) == ("7000", 3)
     assert (own["node.id"].value, own["node.id"].read_only) == ("1", True)
     defaults = (await described(bench, describe(BROKER, ""))).configs
-    assert [(c.name, c.value) for c in defaults] == [("log.retention.ms", "7000")]
+    # With eligible leader replicas (KIP-966), min.insync.replicas is set for the whole cluster.
+    assert [(c.name, c.value) for c in defaults] == [
+        ("min.insync.replicas", "1"),
+        ("log.retention.ms", "7000"),
+    ]
     metrics = {c.name: c.value for c in (await described(bench, describe(CLIENT_METRICS, "sub"))).configs}
     assert (metrics["metrics"], metrics["interval.ms"]) == ("org.apache", "5000")
     group = {c.name: c.value for c in (await described(bench, describe(GROUP, "g"))).configs}
@@ -253,7 +257,7 @@ async def test_message_max_bytes_of_the_broker_applies_to_topics_that_do_not_set
 @on_broker()
 async def test_compression_type_applies_at_once(bench: Bench) -> None:
     await bench.create("journal")
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     for codec in ("producer", "zstd", "uncompressed", "lz4"):
         await bench.configure(TOPIC, "journal", compression_type=codec)
         await bench.produce("journal", b"a" * 500)
@@ -270,7 +274,7 @@ async def test_log_append_time_applies_at_once_and_is_returned_to_the_producer(b
     await bench.configure(TOPIC, "journal", message_timestamp_type="LogAppendTime")
     answer = await bench.produce("journal", records=early)
     assert answer.log_append_time is not None
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     first, second = read_batches(hosted.log.segments.active.file.read_at(0, 100_000))
     assert first.records[0].timestamp == early_ms
     assert second.records[0].timestamp == int(answer.log_append_time.timestamp() * 1000)

@@ -11,11 +11,13 @@ from kio.schema.types import TopicName
 from tests.unit.broker.bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
+from ottla.broker.handlers import k08_offset_commit
 from ottla.core.groups import commands
 from ottla.core.groups.commands import CommittedOffset, OffsetToCommit, PartitionError
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
+from ottla.sim.loop_watch import _OUTSIDE
 
 UNKNOWN_ID = UUID(int=77)
 
@@ -50,6 +52,32 @@ def answers(response: Any) -> list[tuple[Any, int, ErrorCode]]:
 
 def commit(command: commands.OffsetCommit) -> tuple[PartitionError, ...]:
     return tuple(PartitionError(each.topic, each.partition, ErrorCode.none) for each in command.offsets)
+
+
+@pytest.mark.parametrize(("partitions", "is_long"), [(20, False), (3000, True)])
+def test_a_thread_checks_the_topics_of_a_very_long_offset_commit(
+    partitions: int, is_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_thread: list[bool] = []
+    original = k08_offset_commit._check_topics
+
+    def check(*arguments: Any) -> Any:
+        in_thread.append(_OUTSIDE.get())
+        return original(*arguments)
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        await bench.create("orders")
+        fake = with_groups(bench, commit)
+        monkeypatch.setattr(k08_offset_commit, "_check_topics", check)
+        sent = [("orders", None, [partition(0)])]
+        sent += [(f"gone-{number}", None, [partition(0)]) for number in range(partitions)]
+        codes = [code for _, _, code in answers(await bench.ask(commit_request(9, *sent)))]
+        assert codes == [ErrorCode.none] + partitions * [ErrorCode.unknown_topic_or_partition]
+        assert in_thread == [is_long]
+        assert len(fake.commands) == 1
+
+    run()
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
@@ -262,6 +290,22 @@ def test_a_rejected_offset_fetch_is_an_error_of_the_group(version: int) -> None:
             assert fetched(answered) == [
                 ("orders", index, -1, "", ErrorCode.not_coordinator) for index in (0, 1)
             ]
+
+    run()
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_an_offset_fetch_that_cannot_be_answered_gets_an_error_that_old_consumers_retry(version: int) -> None:
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        topic_id = await bench.create("orders")
+        with_groups(bench, rejected(ErrorCode.coordinator_not_available))
+        request = fetch_request(version, ("g", [("orders", topic_id, (0, 1))]))
+        (answered,) = groups_of(await bench.ask(request), version)
+        if version >= 2:
+            assert (answered.error_code, answered.topics) == (ErrorCode.not_coordinator, ())
+        else:
+            assert [code for *_, code in fetched(answered)] == [ErrorCode.not_coordinator] * 2
 
     run()
 

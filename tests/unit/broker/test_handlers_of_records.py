@@ -157,7 +157,7 @@ async def test_acks_0_has_no_response_and_an_error_closes_the_connection(bench: 
 
     await send("journal")
     await send("journal")
-    await until(lambda: bench.services.partitions.find("journal", None, 0).log.log_end_offset == 2)
+    await until(lambda: bench.services.partitions.find_replica("journal", None, 0).log.log_end_offset == 2)
     assert await bench.read(topic_id) == [b"a", b"a"]
     await send("nobody")
     await until(lambda: not bench.broker.server.connections)
@@ -202,14 +202,14 @@ async def test_records_without_a_key_are_rejected_by_a_compacted_topic_with_thei
 async def test_flush_messages_flushes_before_the_response(bench: Bench) -> None:
     await bench.create("journal", flush_messages="1")
     assert (await bench.produce("journal", b"a")).error_code is ErrorCode.none
-    assert bench.services.partitions.find("journal", None, 0).log.recovery_point == 1
+    assert bench.services.partitions.find_replica("journal", None, 0).log.recovery_point == 1
 
 
 @on_broker()
 async def test_a_topic_with_a_codec_of_its_own_recompresses(bench: Bench) -> None:
     topic_id = await bench.create("journal", compression_type="zstd")
     await bench.produce("journal", records=bench.batch(b"a" * 1000, codec=GZIP))
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     data = hosted.log.segments.active.file.read_at(0, 10_000)
     assert data[22] & 7 == ZSTD
     assert await bench.read(topic_id) == [b"a" * 1000]
@@ -241,7 +241,7 @@ def test_list_offsets_finds_earliest_latest_and_times_in_every_version(version: 
         now_ms = bench.world.clock.now_ms()
         for delta in (100, 200, 300):
             await bench.produce("journal", records=bench.batch(b"a", b"b", timestamp=now_ms + delta))
-        bench.services.partitions.find("journal", None, 0).delete_records(1)
+        bench.services.partitions.find_replica("journal", None, 0).delete_records(1)
         found = {}
         for timestamp in (EARLIEST, LATEST, now_ms, now_ms + 150, now_ms + 300, now_ms + 301):
             answer = await listed(bench, list_offsets(timestamp), version)
@@ -280,7 +280,7 @@ async def test_list_offsets_knows_every_special_timestamp(bench: Bench) -> None:
 @on_broker()
 async def test_list_offsets_rejects_unknown_partitions_and_wrong_epochs(bench: Bench) -> None:
     await bench.create("journal")
-    bench.services.partitions.find("journal", None, 0).leader.leader_epoch = 3
+    bench.services.partitions.find_replica("journal", None, 0).leader.leader_epoch = 3
     for request, expected in (
         (list_offsets(LATEST, topic="nobody"), ErrorCode.unknown_topic_or_partition),
         (list_offsets(LATEST, partition_index=5), ErrorCode.unknown_topic_or_partition),
@@ -296,7 +296,7 @@ async def test_latest_is_the_last_stable_offset_for_read_committed(bench: Bench)
     await bench.create("journal")
     await bench.produce("journal", b"a")
     batch = bench.batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     now_ms = bench.world.clock.now_ms()
     hosted.append_in_transaction(batch, now_ms, required_acks=-1, verification=NO_VERIFICATION)
     assert (await listed(bench, list_offsets(LATEST))).offset == 2
@@ -367,7 +367,7 @@ def test_offset_for_leader_epoch_returns_the_end_offset_of_an_epoch(version: int
     async def run(bench: Bench) -> None:
         await bench.create("journal")
         await bench.produce("journal", b"a", b"b")
-        bench.services.partitions.find("journal", None, 0).leader.leader_epoch = 4
+        bench.services.partitions.find_replica("journal", None, 0).leader.leader_epoch = 4
         await bench.produce("journal", b"c")
         ends = {}
         for epoch in (0, 2, 4, 5):

@@ -85,9 +85,16 @@ async def test_describe_quorum_of_anything_else_is_rejected(bench: Bench) -> Non
     for request in (
         quorum_request("journal", 0),
         quorum_request("__cluster_metadata", 1),
+        quorum_request("__cluster_metadata", 0, 1),
         DescribeQuorumRequest(topics=()),
     ):
-        assert (await bench.ask(request)).error_code is ErrorCode.unknown_topic_or_partition
+        response = await bench.ask(request)
+        assert response.error_code is ErrorCode.none
+        errors = [part.error_code for topic in response.topics for part in topic.partitions]
+        expected = [
+            ErrorCode.unknown_topic_or_partition for topic in request.topics for _ in topic.partitions
+        ]
+        assert errors == expected
 
 
 def feature_request(feature: str, level: int, **options: Any) -> UpdateFeaturesRequest:
@@ -105,8 +112,32 @@ def test_update_features_rejects_what_is_not_supported(version: int) -> None:
         for request in (feature_request("no.such", 1), feature_request("metadata.version", 9999)):
             response = await bench.ask(request, version)
             assert response.error_code is not ErrorCode.none
-            assert response.error_message
+            assert response.error_message.startswith(
+                "The update failed for all features since the following feature had an error: Invalid update version"
+            )
+            if version < 2:
+                assert response.results == ()
         assert bench.services.metadata.image.features == before
+
+    run()
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_update_features_of_older_versions_have_a_result_for_each_feature(version: int) -> None:
+    """A client waits for each of them."""
+
+    @on_broker()
+    async def run(bench: Bench) -> None:
+        features = bench.services.metadata.image.features
+        names = ("metadata.version", "group.version")
+        updates = tuple(
+            FeatureUpdateKey(feature=name, max_version_level=features[name], upgrade_type=1) for name in names
+        )
+        response = await bench.ask(UpdateFeaturesRequest(feature_updates=updates), version)
+        assert response.error_code is ErrorCode.none
+        assert [(result.feature, result.error_code) for result in response.results] == [
+            (name, ErrorCode.none) for name in names
+        ]
 
     run()
 

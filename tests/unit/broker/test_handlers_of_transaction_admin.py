@@ -56,7 +56,7 @@ def test_an_administrator_can_end_a_hanging_transaction(version: int) -> None:
         producer = TransactionalProducer(bench)
         await producer.init()
         await producer.send("journal", b"a")
-        leader = bench.services.partitions.find("journal", None, 0).leader
+        leader = bench.services.partitions.find_replica("journal", None, 0).leader
         assert leader.last_stable_offset == 0
         topics = [
             {"name": "journal", "partition_indexes": (0, 5)},
@@ -88,7 +88,9 @@ async def test_markers_of_old_epochs_and_old_coordinators_are_rejected(bench: Be
     assert await write(producer_epoch=3) is ErrorCode.none
     assert await write(producer_epoch=2) is ErrorCode.invalid_producer_epoch
     assert await write(producer_epoch=3, coordinator_epoch=8) is ErrorCode.transaction_coordinator_fenced
-    assert await write(producer_epoch=3, transaction_version=2) is ErrorCode.invalid_producer_epoch
+    assert await write(producer_epoch=2, transaction_version=2) is ErrorCode.invalid_producer_epoch
+    assert await write(producer_epoch=4, transaction_version=2) is ErrorCode.none
+    # No transaction is open: the coordinator has sent its marker again.
     assert await write(producer_epoch=4, transaction_version=2) is ErrorCode.none
 
 
@@ -120,7 +122,7 @@ async def test_with_flush_messages_the_response_to_markers_waits_for_the_flush(b
     marker = {"producer_id": 5, "topics": [{"name": "journal", "partition_indexes": (0,)}]}
     ((_, _, _, code),) = written(await bench.ask(markers_request(2, marker)))
     assert code is ErrorCode.none
-    assert bench.services.partitions.find("journal", None, 0).leader.high_watermark == 1
+    assert bench.services.partitions.find_replica("journal", None, 0).leader.high_watermark == 1
 
 
 # -- DescribeTransactions, ListTransactions and DescribeProducers

@@ -541,7 +541,7 @@ def test_a_delayed_end_of_a_transaction_does_not_end_the_next_one() -> None:
         await producer.send("journal", b"b")
         answer = await producer.ask(ApiKey.END_TXN, 5, **delayed)
         assert answer.error_code is ErrorCode.producer_fenced
-        assert bench.services.partitions.find("journal", None, 0).leader.last_stable_offset == 2
+        assert bench.services.partitions.find_replica("journal", None, 0).leader.last_stable_offset == 2
         await producer.abort()
 
     run()

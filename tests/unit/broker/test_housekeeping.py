@@ -21,7 +21,7 @@ SMALL_SEGMENTS: dict[str, Any] = {"segment_bytes": "1048576"}
 
 
 def hosted(bench: Bench, topic: str = "journal", partition: int = 0) -> HostedPartition:
-    return bench.services.partitions.find(topic, None, partition)
+    return bench.services.partitions.find_replica(topic, None, partition)
 
 
 async def fill(bench: Bench, batches: int) -> None:
@@ -163,6 +163,17 @@ async def test_checkpoints_are_written_as_the_logs_grow(bench: Bench) -> None:
     assert log.recovery_point >= log.segments.active.base_offset > 0
 
 
+@on_broker(replica_high_watermark_checkpoint_interval_ms="1000")
+async def test_the_high_watermark_of_before_a_crash_is_kept_until_there_is_a_leader(bench: Bench) -> None:
+    """A second crash must not lose it: a lone leader shows nothing without it."""
+    await bench.create("journal")
+    await fill(bench, 4)
+    hosted(bench).untrusted_high_watermark = 100
+    await asyncio.sleep(5)
+    found = read_offset_checkpoint(bench.disk, f"/data/{HIGH_WATERMARKS}")
+    assert found[hosted(bench).topic_partition] == 100
+
+
 @on_broker()
 async def test_closed_segments_are_flushed_soon_after_the_roll(bench: Bench) -> None:
     await bench.create("journal", **SMALL_SEGMENTS)
@@ -180,6 +191,15 @@ async def test_flush_ms_flushes_the_active_segment_too(bench: Bench) -> None:
     await asyncio.sleep(20)
     assert hosted(bench).log.recovery_point == 1
     assert hosted(bench, "lazy").log.recovery_point == 0
+
+
+@on_broker()
+async def test_flush_ms_does_not_wait_for_a_wall_clock_that_was_set_back(bench: Bench) -> None:
+    await bench.create("journal", flush_ms="5000")
+    await bench.produce("journal", b"a")
+    bench.world.clock.jump(-3_600_000)
+    await asyncio.sleep(20)
+    assert hosted(bench).log.recovery_point == 1
 
 
 @on_broker(producer_id_expiration_ms="60000", producer_id_expiration_check_interval_ms="1000")
@@ -240,3 +260,13 @@ async def test_a_changed_default_of_the_broker_applies_to_topics_that_do_not_set
     assert await bench.configure(ResourceType.BROKER, "", log_retention_ms="60000") is ErrorCode.none
     await asyncio.sleep(5)
     assert hosted(bench).log.log_start_offset == 3
+
+
+@on_broker(replica_high_watermark_checkpoint_interval_ms="1000")
+async def test_a_clock_that_is_set_back_does_not_stop_the_checkpoints(bench: Bench) -> None:
+    await bench.create("journal")
+    bench.world.clock_of("broker").jump(-3_600_000)
+    await fill(bench, 1)
+    await asyncio.sleep(3)
+    checkpoint = read_offset_checkpoint(bench.disk, f"/data/{HIGH_WATERMARKS}")
+    assert checkpoint[hosted(bench).topic_partition] == 1

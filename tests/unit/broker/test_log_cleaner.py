@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+from tests.unit.storage.log_builder import offsets_of, read_all
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.config import ResourceType
@@ -18,6 +19,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.records import Record, build_batch, read_batches
 from ottla.sim.processes import SimProcesses
 from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.cleaner.swap import SegmentSwap
 from ottla.storage.log_dir import CLEANER_OFFSETS, RECOVERY_POINTS
 
 COMPACTED: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 
 def hosted(bench: Bench, partition: TopicPartition = CHANGES) -> HostedPartition:
-    return bench.services.partitions.find(partition.topic, None, partition.partition)
+    return bench.services.partitions.find_replica(partition.topic, None, partition.partition)
 
 
 async def put(bench: Bench, key: bytes, value: bytes | None, topic: str = CHANGES.topic) -> int:
@@ -282,6 +284,27 @@ async def test_retention_may_delete_segments_during_a_cleaning(bench: Bench) -> 
     await until(lambda: was_cleaned(bench))
     assert log.segments.base_offsets[0] == 4
     assert not cleaner.uncleanable
+
+
+@on_broker(log_cleaner_backoff_ms="1000")
+async def test_records_stay_if_newer_ones_of_their_keys_are_truncated_during_a_cleaning(bench: Bench) -> None:
+    await bench.create("changes", **COMPACTED)
+    await fill(bench, 10)
+    log, cleaner = hosted(bench).log, bench.broker.log_cleaner
+    prepare = SegmentSwap.prepare
+    truncated: list[int] = []
+
+    def truncate_later_segments(swap: SegmentSwap) -> None:
+        prepare(swap)
+        if not truncated:
+            truncated.append(log.segments.base_offsets[1])
+            log.truncate_to(truncated[0], bench.world.clock.now_ms())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SegmentSwap, "prepare", truncate_later_segments)
+        await until(lambda: bool(truncated) and not cleaner.in_progress)
+    assert log.log_end_offset == truncated[0]
+    assert offsets_of(read_all(log)) == [0, 1]
 
 
 @on_broker(log_cleaner_backoff_ms="1000")

@@ -27,12 +27,12 @@ async def test_a_new_leader_epoch_keeps_the_high_watermark_and_is_found_in_the_l
     await bench.create("journal")
     await bench.produce("journal", b"a", b"b")
     partition = bench.services.metadata.image.topics["journal"].partitions[0]
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     before = hosted.leader
     bench.services.partitions.apply(
         changed(bench, partition._replace(leader_epoch=5)), bench.services.metadata.image
     )
-    assert bench.services.partitions.find("journal", None, 0) is hosted
+    assert bench.services.partitions.find_replica("journal", None, 0) is hosted
     assert hosted.leader is not before
     assert (hosted.leader.leader_epoch, hosted.leader.high_watermark) == (5, 2)
     await bench.produce("journal", b"c")
@@ -60,7 +60,7 @@ async def test_partitions_that_are_not_here_are_errors_with_the_reason(bench: Be
 
     def refusal(name: str | None, wanted: UUID | None, index: int) -> ErrorCode:
         with pytest.raises(KafkaError) as rejected:
-            host.find(name, wanted, index)
+            host.find_replica(name, wanted, index)
         assert rejected.value.message
         return rejected.value.code
 
@@ -84,7 +84,7 @@ async def test_a_partition_of_another_broker_is_not_hosted(bench: Bench) -> None
     )
     bench.services.partitions.apply(MetadataChanges((topic,), (), (), (), (), False), with_other)
     with pytest.raises(KafkaError) as rejected:
-        bench.services.partitions.find("other", None, 0)
+        bench.services.partitions.find_replica("other", None, 0)
     assert rejected.value.code is ErrorCode.not_leader_or_follower
     bench.services.partitions.apply(MetadataChanges((), (topic,), (), (), (), False), image)
 
@@ -118,7 +118,7 @@ async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwh
 
     def look(old: MetadataImage, new: MetadataImage) -> None:
         with pytest.raises(KafkaError) as rejected:
-            bench.services.partitions.find("wide", None, 1999)
+            bench.services.partitions.find_replica("wide", None, 1999)
         seen.append((number_hosted(bench, "wide"), rejected.value))
 
     bench.services.quorum.subscribe(look)
@@ -128,7 +128,7 @@ async def test_very_many_partitions_are_opened_in_steps_and_clients_retry_meanwh
     assert rejected.code is ErrorCode.not_leader_or_follower
     assert "is being opened; try again" in rejected.message
     assert number_hosted(bench, "wide") == 2000
-    assert bench.services.partitions.find("wide", None, 1999).log.topic_id == topic_id
+    assert bench.services.partitions.find_replica("wide", None, 1999).log.topic_id == topic_id
 
 
 @pytest.mark.slow

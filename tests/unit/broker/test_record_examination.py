@@ -49,7 +49,7 @@ def with_header(batch: bytes, **changes: int) -> bytes:
 
 
 def end_offset(bench: Bench, topic: str = "journal", partition: int = 0) -> int:
-    return bench.services.partitions.find(topic, None, partition).log.log_end_offset
+    return bench.services.partitions.find_replica(topic, None, partition).log.log_end_offset
 
 
 @on_broker()
@@ -193,7 +193,7 @@ async def test_a_batch_is_appended_in_the_leader_epoch_of_that_time(bench: Bench
     gate = Gate(bench)
     asked = asyncio.create_task(bench.produce("journal", records=long_batch(bench)))
     await until(lambda: gate.waiting == 1)
-    hosted = bench.services.partitions.find("journal", None, 0)
+    hosted = bench.services.partitions.find_replica("journal", None, 0)
     hosted.lead(
         PartitionLeader(
             hosted.log.offsets,

@@ -13,7 +13,10 @@ from kio.schema.delete_records.v2.request import (
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.roles import hosted_partition
 
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.partition_flush import flush_partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import read_offset_checkpoint
@@ -124,3 +127,36 @@ async def test_a_log_start_offset_beyond_the_recovery_point_is_flushed_before_it
     await bench.start()
     log = bench.services.log_dirs.logs[JOURNAL]
     assert (log.log_start_offset, log.log_end_offset) == (8, 10)
+
+
+async def recreate_in_other_directory(bench: Bench) -> HostedPartition:
+    """Returns the deleted partition. Its log had a record that was not flushed."""
+    await bench.create("journal")
+    await bench.produce("journal", b"old")
+    deleted, log_dirs = hosted_partition(bench), bench.services.log_dirs
+    old_directory = log_dirs.directory_of(JOURNAL)
+    await delete_topic(bench)
+    for number in range(10):
+        await bench.create(f"filler-{number}")  # the next partition goes to the directory with the fewest
+        if log_dirs.directory_of(TopicPartition(f"filler-{number}", 0)) == old_directory:
+            break
+    await bench.create("journal")
+    assert log_dirs.directory_of(JOURNAL) not in (old_directory, None)
+    return deleted
+
+
+@on_broker(directories=("/one", "/two"))
+async def test_an_error_of_a_deleted_log_leaves_the_directory_of_the_new_one_online(bench: Bench) -> None:
+    deleted = await recreate_in_other_directory(bench)
+    error = deleted.storage_failed(FileNotFoundError(errno.ENOENT, "no such file"))
+    assert error.code is ErrorCode.kafka_storage_error
+    assert bench.services.log_dirs.offline == {}
+    assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none
+
+
+@on_broker(directories=("/one", "/two"))
+async def test_a_flush_that_comes_after_the_deletion_has_no_effect(bench: Bench) -> None:
+    deleted = await recreate_in_other_directory(bench)
+    await flush_partition(bench.services.env, deleted)
+    assert bench.services.log_dirs.offline == {}
+    assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none

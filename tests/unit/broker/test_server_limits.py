@@ -190,6 +190,22 @@ def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     on_server(limits(connections_max_idle_ms=1000), main)
 
 
+def test_a_jump_of_the_wall_clock_closes_no_connection_and_keeps_none_open() -> None:
+    async def main(clients: Clients) -> None:
+        silent, busy = await clients.connect(wait_s=0.1), await clients.connect(wait_s=0.1)
+        clients._world.clock_of(HOST).jump(3_600_000)
+        await asyncio.sleep(0.3)
+        assert not silent.is_closed
+        clients._world.clock_of(HOST).jump(-7_200_000)
+        for _ in range(6):
+            busy.stream.send([pack(">i", 1) + b"."])
+            await asyncio.sleep(0.5)
+        assert silent.is_closed
+        assert not busy.is_closed
+
+    on_server(limits(connections_max_idle_ms=1000), main)
+
+
 def test_a_negative_idle_time_closes_no_connection() -> None:
     async def main(clients: Clients) -> None:
         peer = await clients.connect()

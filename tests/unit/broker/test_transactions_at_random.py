@@ -215,7 +215,7 @@ def test_transactions_are_all_or_nothing_through_crashes(seed: int) -> None:
         await asyncio.sleep(30)  # open transactions time out and are aborted
         bench.client = bench.new_client("afterwards")
         for partition, each in enumerate(followers):
-            hosted = bench.services.partitions.find("journal", None, partition)
+            hosted = bench.services.partitions.find_replica("journal", None, partition)
             assert hosted.leader.last_stable_offset == hosted.log.log_end_offset, "a transaction hangs"
             while each.reader.position < hosted.log.log_end_offset:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

@@ -27,12 +27,20 @@ def on_small_broker(
     return on_broker(directories=directories, started=started, **(small | config))
 
 
+class LocalRuntimes:
+    """All transactional ids are coordinated here."""
+
+    def for_key(self, key: str) -> object:
+        return self
+
+
 class FakeTransactions:
     """Completes each command with the response of the test, and records the commands."""
 
     def __init__(self, answer: Any) -> None:
         self._answer: Callable[[Any], Any] = answer if callable(answer) else lambda command: answer
         self.commands: list[Any] = []
+        self.runtimes = LocalRuntimes()
 
     def submit(self, transactional_id: str, command: Command[Any]) -> Promise[Any]:
         self.commands.append(command)

@@ -47,11 +47,11 @@ def test_an_operation_completes_when_one_of_its_keys_is_checked() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], 100)
-    assert purgatory.check("a", 1) == 0
+    assert purgatory.check(("a",), 1) == 0
     assert operation.is_waiting
     operation.is_ready = True
-    assert purgatory.check("c", 2) == 0
-    assert purgatory.check("b", 2) == 1
+    assert purgatory.check(("c",), 2) == 0
+    assert purgatory.check(("b",), 2) == 1
     assert operation.story == ["completed"]
     assert not operation.is_waiting
     assert is_empty(purgatory)
@@ -62,8 +62,16 @@ def test_a_completed_operation_is_not_tried_again_and_does_not_expire() -> None:
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], 100)
     operation.is_ready = True
-    purgatory.check("a", 1)
-    assert purgatory.check("a", 1) == purgatory.check("b", 1) == purgatory.expire(200) == 0
+    purgatory.check(("a",), 1)
+    assert purgatory.check(("a",), 1) == purgatory.check(("b",), 1) == purgatory.expire(200) == 0
+    assert operation.tries == 1
+
+
+def test_an_operation_that_watches_many_changed_keys_is_tried_once() -> None:
+    purgatory = new_purgatory()
+    operation = Waiting()
+    purgatory.watch(operation, range(1000), 100)
+    assert purgatory.check(range(1000), 1) == 0
     assert operation.tries == 1
 
 
@@ -75,7 +83,7 @@ def test_an_operation_that_did_not_complete_expires_at_its_deadline() -> None:
     assert purgatory.expire(100) == 1
     assert operation.story == ["expired"]
     operation.is_ready = True
-    assert purgatory.check("a", 101) == 0
+    assert purgatory.check(("a",), 101) == 0
     assert is_empty(purgatory)
 
 
@@ -84,7 +92,7 @@ def test_operations_on_a_key_are_tried_in_the_order_in_which_they_were_added() -
     tried: list[str] = []
     for name in ("first", "second", "third"):
         purgatory.watch(Waiting(name, partial(tried.append, name)), ["a"], 100)
-    purgatory.check("a", 1)
+    purgatory.check(("a",), 1)
     assert tried == ["first", "second", "third"]
 
 
@@ -104,7 +112,7 @@ def test_no_method_of_a_cancelled_operation_is_called() -> None:
     purgatory.cancel(operation)
     purgatory.cancel(operation)
     operation.is_ready = True
-    assert purgatory.check("a", 1) == purgatory.expire(20) == 0
+    assert purgatory.check(("a",), 1) == purgatory.expire(20) == 0
     assert operation.story == []
     assert is_empty(purgatory)
 
@@ -117,7 +125,7 @@ def test_an_operation_that_completes_another_one_completes_each_once() -> None:
     first.is_ready = True
     purgatory.watch(first, ["a"], 100)
     purgatory.watch(second, ["a", "b"], 100)
-    purgatory.check("a", 1)
+    purgatory.check(("a",), 1)
     assert first.story == second.story == ["completed"]
     assert is_empty(purgatory)
 
@@ -130,12 +138,12 @@ def test_an_operation_whose_attempt_changes_its_key_is_tried_again_but_not_recur
     def check_own_key() -> None:
         looks.append(operation.tries)
         if operation.tries == 1:
-            purgatory.check("a", 1)
+            purgatory.check(("a",), 1)
             assert looks == [1]
 
     operation.on_try = check_own_key
     purgatory.watch(operation, ["a"], 100)
-    assert purgatory.check("a", 1) == 0
+    assert purgatory.check(("a",), 1) == 0
     assert operation.tries == 2
 
 
@@ -146,11 +154,11 @@ def test_an_operation_that_its_own_attempt_makes_ready_completes_once() -> None:
     def become_ready() -> None:
         operation.is_ready = True
         if operation.tries == 1:
-            purgatory.check("a", 1)
+            purgatory.check(("a",), 1)
 
     operation.on_try = become_ready
     purgatory.watch(operation, ["a"], 100)
-    assert purgatory.check("a", 1) == 1
+    assert purgatory.check(("a",), 1) == 1
     assert operation.story == ["completed"]
     assert is_empty(purgatory)
 
@@ -163,7 +171,7 @@ def test_an_expiry_that_completes_another_operation_of_the_same_time_ends_each_o
         def on_expire(self, now_ms: int) -> None:
             super().on_expire(now_ms)
             second.is_ready = True
-            purgatory.check("a", now_ms)
+            purgatory.check(("a",), now_ms)
 
     first = Waking("first")
     purgatory.watch(first, ["a"], 10)
@@ -180,7 +188,7 @@ def test_completed_operations_are_removed_from_all_lists() -> None:
         operation = Waiting()
         purgatory.watch(operation, ["hot", ("rare", number)], 1_000_000)
         operation.is_ready = True
-        purgatory.check("hot", 1)
+        purgatory.check(("hot",), 1)
     assert is_empty(purgatory)
 
 
@@ -194,7 +202,7 @@ def test_an_operation_that_raises_when_it_is_tried_is_removed_and_the_others_are
     for operation in (before, broken, after):
         purgatory.watch(operation, ["a", "b"], 100)
     before.is_ready = after.is_ready = True
-    assert purgatory.check("a", 1) == 2
+    assert purgatory.check(("a",), 1) == 2
     assert [before.story, broken.story, after.story] == [["completed"], ["failed: broken"], ["completed"]]
     assert not broken.is_waiting
     assert is_empty(purgatory)
@@ -247,7 +255,7 @@ class PurgatoryModel(RuleBasedStateMachine):
         for operation in broken:
             del self.waiting[operation]
         done = [operation for operation in expected if operation.is_ready]
-        assert self.purgatory.check(key, self.now_ms) == len(done)
+        assert self.purgatory.check((key,), self.now_ms) == len(done)
         for operation in done:
             del self.waiting[operation]
             assert operation.story == ["completed"]

@@ -113,6 +113,22 @@ def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(disk, tmp_pat
     assert disk.list_dir(str(tmp_path)) == ["checkpoint"]
 
 
+@pytest.mark.parametrize("operation", ["pwritev", "fsync", "replace"])
+def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(
+    disk, tmp_path, monkeypatch, operation
+):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "checkpoint"
+    disk.write_atomically(str(path), b"old")
+    monkeypatch.setattr(os, operation, full)
+    with pytest.raises(OSError, match="No space left"):
+        disk.write_atomically(str(path), b"new")
+    assert path.read_bytes() == b"old"
+    assert disk.list_dir(str(tmp_path)) == ["checkpoint"]
+
+
 def test_a_lock_excludes_a_second_broker_in_the_same_process(disk, tmp_path):
     lock = disk.lock(str(tmp_path / ".lock"))
     with pytest.raises(BlockingIOError):

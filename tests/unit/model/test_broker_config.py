@@ -260,3 +260,42 @@ def test_a_brokers_configs_change_only_as_far_as_their_scope_allows(
     configs: dict[str, str], per_broker: bool, problem: str | None
 ) -> None:
     assert validate_broker_configs(configs, BrokerConfig(), per_broker=per_broker) == problem
+
+
+VOTERS = "1@a:9093,2@b:9093,3@c:9093"
+CONTROLLER = "CONTROLLER://:9093"
+BOTH = f"PLAINTEXT://:9092,{CONTROLLER}"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"controller.quorum.voters": VOTERS, "listeners": BOTH},
+        {"controller.quorum.voters": VOTERS, "listeners": CONTROLLER, "process.roles": "controller"},
+        {"controller.quorum.voters": VOTERS, "process.roles": "broker", "node.id": "4"},
+        {"controller.quorum.bootstrap.servers": "a:9093", "process.roles": "broker", "node.id": "4"},
+        {"controller.quorum.voters": "1@a:9093"},
+    ],
+)
+def test_a_node_of_a_quorum_may_have_either_role_or_both(properties: dict[str, str]) -> None:
+    BrokerConfig(properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        (
+            {"controller.quorum.voters": "2@a:1"},
+            r"controller.quorum.voters \(2\) does not have this node \(1\)",
+        ),
+        ({"controller.quorum.voters": VOTERS}, "listeners has none of controller.listener.names"),
+        ({"controller.quorum.voters": VOTERS, "process.roles": "broker"}, "but process.roles is broker"),
+        ({"process.roles": "broker"}, "no controller is known"),
+        ({"process.roles": "controller"}, "cannot reach this controller"),
+    ],
+)
+def test_a_node_whose_roles_and_voters_contradict_each_other_is_rejected(
+    properties: dict[str, str], error: str
+) -> None:
+    with pytest.raises(ConfigError, match=error):
+        BrokerConfig(properties)

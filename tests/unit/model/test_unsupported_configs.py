@@ -111,9 +111,7 @@ REJECTED = {
     "remote.log.storage.system.enable": "true",
     "rsm.config.bucket": "a",
     "controller.quorum.auto.join.enable": "true",
-    "controller.quorum.voters": "1@a:1,2@b:1",
     "controller.quorum.bootstrap.servers": "elsewhere:9093",
-    "process.roles": "broker",
     "cordoned.log.dirs": "/tmp/kafka-logs",
     "group.consumer.assignors": "uniform,a.Assignor",
 }
@@ -180,12 +178,6 @@ def test_a_listener_with_tls_or_sasl_is_rejected() -> None:
     for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         (error,) = unsupported_errors(BrokerConfig({"listeners": f"{protocol}://:9092"}))
         assert f"listener {protocol}://:9092 asks for {protocol}, but TLS and SASL are not supported" in error
-
-
-def test_a_quorum_of_another_node_is_rejected() -> None:
-    (error,) = unsupported_errors(BrokerConfig({"controller.quorum.voters": "2@a:1"}))
-    assert "has node 2, but this is node 1" in error
-    assert unsupported_errors(BrokerConfig({"controller.quorum.voters": "1@a:1"})) == []
 
 
 def test_only_changed_values_of_unsupported_configs_are_rejected() -> None:

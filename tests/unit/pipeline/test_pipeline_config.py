@@ -83,6 +83,14 @@ def test_a_whole_file_becomes_a_pipeline() -> None:
     assert pipeline.declared[0].settings == FakeSettings("raw", "x", 4, ("c",))
 
 
+def test_a_stage_is_required_unless_the_file_says_otherwise() -> None:
+    pipeline = read(WHOLE + "required = false\n")
+    assert [(item.name, item.required) for item in pipeline.declared] == [("files", False), ("archive", True)]
+    assert findings(WHOLE + "required = 1\n") == [
+        "somewhere/pipeline.toml, line 19: [sources.files]: `required` is 1. It takes true or false."
+    ]
+
+
 def test_stages_are_created_sources_first_or_one_alone_by_its_name() -> None:
     pipeline = read(WHOLE)
     assert list(pipeline.stages()) == ["files", "archive"]

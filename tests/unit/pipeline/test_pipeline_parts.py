@@ -6,11 +6,11 @@ import signal
 import zipfile
 from pathlib import Path
 from random import Random
-from threading import Event
 
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
+from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline import spark_submit
 from ottla.pipeline.config import Pipeline, SparkSettings
 from ottla.pipeline.demo.orders import ORDERS_PER_FILE, next_number, order, order_generator, write_file
@@ -159,7 +159,7 @@ def test_stderr_goes_to_the_log_while_the_table_is_shown(tmp_path: Path) -> None
 
 def test_a_signal_stops_a_run_and_the_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    stop = Event()
+    stop = SignalFlag()
     with set_by_signals(stop):
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(10)

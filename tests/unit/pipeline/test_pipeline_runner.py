@@ -3,25 +3,28 @@
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from threading import Event
 from typing import Any
+from unittest import mock
 
 import pytest
 from rich.console import Console
 from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 
+from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline import runner
-from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration
+from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration, TopicSettings
 from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
-from ottla.pipeline.errors import PipelineError, RetriableError
+from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.foreground import closing_lines
 from ottla.pipeline.progress import Progress
-from ottla.pipeline.runner import ATTEMPTS_MAX_ONCE, StageRun, run_stages, trigger_of, waves_of
+from ottla.pipeline.restarts import ONCE, RestartPolicy, policy_of
+from ottla.pipeline.runner import StageRun, is_ended, run_stages, shuffle_partitions, trigger_of, waves_of
 from ottla.pipeline.stage import ClusterSettings, Context
 
 TRIGGER: Mapping[str, Any] = {}
 AWAY = RetriableError("The broker is away.", "Start it.")
 WRONG = PipelineError("The topic is gone.", "Make it.")
+TAKEN_OVER = PermanentStageError("Another run archives the topic.", "Run only one.")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,7 @@ def spark_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 class Heard:
     """A display that remembers, and can stop the run."""
 
-    def __init__(self, stop: Event | None = None, when: str = "") -> None:
+    def __init__(self, stop: SignalFlag | None = None, when: str = "") -> None:
         self.events: list[str] = []
         self.stop, self.when = stop, when
 
@@ -55,8 +58,8 @@ def stage(name: str, *queries: FakeQuery | Exception) -> FakeStage:
     return made
 
 
-def run_of(made: FakeStage, attempts_max: int | None = ATTEMPTS_MAX_ONCE) -> StageRun:
-    return StageRun(made.name, made, attempts_max=attempts_max)
+def run_of(made: FakeStage, policy: RestartPolicy = ONCE, *, is_required: bool = True) -> StageRun:
+    return StageRun(made.name, made, policy, is_required=is_required)
 
 
 def report(batch: int, rows: int, behind: int = 0) -> dict[str, Any]:
@@ -130,14 +133,14 @@ def test_a_successful_batch_resets_the_delay() -> None:
 
 
 def test_a_run_with_once_gives_up_after_some_attempts() -> None:
-    run = run_of(stage("a", *[AWAY] * ATTEMPTS_MAX_ONCE), ATTEMPTS_MAX_ONCE)
+    run = run_of(stage("a", *[AWAY] * 5))
     for now in range(0, 1000, 100):
         step(run, now)
     assert (run.state, run.note) == ("failed", "The broker is away. Start it.")
 
 
 def test_a_query_that_ends_by_itself_is_restarted() -> None:
-    run = run_of(stage("a", finished(report(0, 3)), FakeQuery()), None)
+    run = run_of(stage("a", finished(report(0, 3)), FakeQuery()), policy_of(5))
     step(run, 0)
     step(run, 1)
     assert (run.state, run.rows) == ("waiting", 3)
@@ -146,10 +149,98 @@ def test_a_query_that_ends_by_itself_is_restarted() -> None:
     assert run.state == "running"
 
 
-def test_an_error_that_is_not_retriable_fails_at_once_and_the_others_continue() -> None:
+def test_a_stage_is_restarted_after_any_error_and_given_up_at_the_limit() -> None:
+    run = run_of(stage("a", *[WRONG] * 3), policy_of(2))
+    notes = []
+    for now in (0, 1, 3):
+        step(run, now)
+        notes.append((run.state, run.note))
+    assert notes == [
+        ("waiting", "The topic is gone. Make it. Next attempt in 1 s (1 of 2)."),
+        ("waiting", "The topic is gone. Make it. Next attempt in 2 s (2 of 2)."),
+        ("failed", "The topic is gone. Make it."),
+    ]
+
+
+def test_errors_that_pass_by_themselves_do_not_count_and_a_batch_resets_the_count() -> None:
+    outage = [AWAY] * 20
+    run = run_of(
+        stage("a", AWAY, WRONG, *outage, finished(report(0, 1), error=WRONG), FakeQuery()), policy_of(1)
+    )
+    for now in range(0, 3000, 60):
+        step(run, now)
+    assert run.state == "running"
+
+
+def test_a_query_whose_poll_fails_is_stopped_before_the_stage_starts_again() -> None:
+    class Unpolled(FakeQuery):
+        @property
+        def lastProgress(self) -> dict[str, Any] | None:
+            raise OSError("Connection reset")
+
+    lost, next_one = Unpolled(), FakeQuery()
+    run = run_of(stage("a", lost, next_one), policy_of(5))
+    step(run, 0)
+    step(run, 1)
+    assert (run.state, lost.was_stopped) == ("waiting", True)
+    step(run, 2)
+    assert (run.state, next_one.isActive) == ("running", True)
+
+
+def test_without_a_limit_a_stage_is_never_given_up() -> None:
+    run = run_of(stage("a", *[WRONG] * 50), policy_of(-1))
+    for now in range(0, 3000, 60):
+        step(run, now)
+    assert (run.state, run.note) == ("waiting", "The topic is gone. Make it. Next attempt in 60 s.")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TAKEN_OVER,
+        RuntimeError(
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):\n"
+            f"ottla.pipeline.errors.PermanentStageError: {TAKEN_OVER}\n"
+        ),
+    ],
+    ids=["of a start", "of a batch, as Spark passes it on"],
+)
+@pytest.mark.parametrize("restarts_max", [5, -1])
+def test_after_a_permanent_error_a_stage_is_given_up_at_once(error: Exception, restarts_max: int) -> None:
+    run = run_of(stage("a", finished(report(0, 1), error=error), FakeQuery()), policy_of(restarts_max))
+    for now in range(0, 300, 60):
+        step(run, now)
+    assert (run.state, run.note) == ("failed", str(TAKEN_OVER))
+    assert run.ends_run
+
+
+def test_a_required_stage_that_is_given_up_ends_the_run_and_stops_the_others() -> None:
+    query = FakeQuery()
+    runs = [
+        run_of(stage("good", query), policy_of(0)),
+        run_of(stage("wrong", WRONG), policy_of(0)),
+    ]
+    assert not run_stages(None, [runs], TRIGGER, Heard(), SignalFlag())  # type: ignore[arg-type]
+    assert query.was_stopped
+    assert is_ended(runs)
+
+
+def test_a_stage_that_is_not_required_ends_alone() -> None:
+    stop = SignalFlag()
+    runs = [
+        run_of(stage("wrong", WRONG), policy_of(0), is_required=False),
+        run_of(stage("good", AWAY), policy_of(0)),
+    ]
+    heard = Heard(stop, "good waiting")
+    assert not run_stages(None, [runs], TRIGGER, heard, stop)  # type: ignore[arg-type]
+    assert heard.events == ["wrong failed", "good waiting"]
+    assert not is_ended(runs)
+
+
+def test_with_once_an_error_fails_a_stage_at_once_and_the_others_continue() -> None:
     wrong, good = run_of(stage("wrong", WRONG)), run_of(stage("good", finished(report(0, 3))))
     heard = Heard()
-    assert not run_stages(None, [[wrong, good]], TRIGGER, heard, Event())  # type: ignore[arg-type]
+    assert not run_stages(None, [[wrong, good]], TRIGGER, heard, SignalFlag())  # type: ignore[arg-type]
     assert heard.events == ["wrong failed", "good running", "good batch 0", "good done"]
     assert closing_lines([wrong, good], stopped=False) == (
         "wrong failed: The topic is gone. Make it.\nDone: wrong 0 rows, good 3 rows."
@@ -159,29 +250,66 @@ def test_an_error_that_is_not_retriable_fails_at_once_and_the_others_continue() 
 def test_a_stop_ends_all_queries_and_is_no_failure() -> None:
     queries = FakeQuery(), FakeQuery()
     runs = [run_of(stage(name, query)) for name, query in zip("ab", queries, strict=True)]
-    stop = Event()
+    stop = SignalFlag()
     assert run_stages(None, [runs], TRIGGER, Heard(stop, "b running"), stop)  # type: ignore[arg-type]
     assert all(query.was_stopped for query in queries)
+
+
+def test_a_stop_silences_spark_before_it_cancels_tasks() -> None:
+    query, spark, stop = FakeQuery(), mock.Mock(), SignalFlag()
+    levels: list[tuple[str, bool]] = []
+    spark.sparkContext.setLogLevel.side_effect = lambda level: levels.append((level, query.isActive))
+    assert run_stages(spark, [[run_of(stage("a", query))]], TRIGGER, Heard(stop, "a running"), stop)
+    assert levels == [("OFF", True)]
+
+
+def test_a_run_that_ends_by_itself_leaves_the_log_as_it_is() -> None:
+    spark = mock.Mock()
+    assert run_stages(spark, [[run_of(stage("a", finished()))]], TRIGGER, Heard(), SignalFlag())
+    assert not spark.sparkContext.setLogLevel.called
 
 
 def test_one_wave_begins_when_the_one_before_is_over() -> None:
     waves = [[run_of(stage("a", finished()))], [run_of(stage("b", finished()))]]
     heard = Heard()
-    assert run_stages(None, waves, TRIGGER, heard, Event())  # type: ignore[arg-type]
+    assert run_stages(None, waves, TRIGGER, heard, SignalFlag())  # type: ignore[arg-type]
     assert heard.events == ["a running", "a done", "b running", "b done"]
 
 
 def test_a_run_with_once_runs_writers_before_readers() -> None:
     names = [("sources", "s"), ("sources", "r"), ("transforms", "t"), ("transforms", "u"), ("sinks", "x")]
-    declared = tuple(StageDeclaration(group, name, "fake", None, FakeStage) for group, name in names)
+    declared = tuple(
+        StageDeclaration(group, name, "fake", None, FakeStage, required=name != "u") for group, name in names
+    )
     context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
     pipeline = Pipeline(Path("pipeline.toml"), context, SparkSettings(), {}, declared)
     waves = waves_of(pipeline, None, once=True)
     assert [[run.name for run in wave] for wave in waves] == [["s", "r"], ["t"], ["u"], ["x"]]
-    assert [[run.name for run in wave] for wave in waves_of(pipeline, None, once=False)] == [list("srtux")]
+    (together,) = waves_of(pipeline, None, once=False)
+    assert [(run.name, run.is_required) for run in together] == [(name, name != "u") for name in "srtux"]
     assert [[run.name for run in wave] for wave in waves_of(pipeline, "u", once=True)] == [["u"]]
     assert trigger_of(pipeline, once=True) == {"availableNow": True}
     assert trigger_of(pipeline, once=False) == {"processingTime": "1 second"}
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "topics", "partitions"),
+    [
+        ("local[4]", 4, [], 4),
+        ("local[*]", 2, [-1, 12], 12),
+        ("spark://host:7077", 2, [12], 32),
+        ("yarn", 2, [48], 48),
+        ("local[*]", 2, [1000], 200),
+    ],
+)
+def test_a_shuffle_has_as_many_partitions_as_cores_or_as_the_largest_topic(
+    master: str, cores: int, topics: list[int], partitions: int
+) -> None:
+    declared = {str(number): TopicSettings(partitions=count) for number, count in enumerate(topics)}
+    context = Context("p", ClusterSettings("b:1"), Path("."), "checkpoints")
+    pipeline = Pipeline(Path("pipeline.toml"), context, SparkSettings(), declared, ())
+    spark = mock.Mock(master=master, defaultParallelism=cores)
+    assert shuffle_partitions(pipeline, spark) == partitions
 
 
 def test_plain_lines_show_batches_and_changes() -> None:

@@ -1,8 +1,11 @@
 """The one sentence in Spark's output for a query that failed."""
 
+import re
+
 import pytest
 
-from ottla.pipeline.errors import PipelineError, RetriableError
+from ottla.pipeline.archive.errors import explain_write_errors
+from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.query_errors import ErrorSummary, summarize, summarize_text
 
 STREAM = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@6368dbc1"
@@ -44,6 +47,10 @@ def trace(*lines: str) -> str:
             ErrorSummary("The broker is away. Start it.", is_retriable=True),
         ),
         (
+            ["ottla.pipeline.errors.PermanentStageError: Another run is active. Read timed out. Stop one."],
+            ErrorSummary("Another run is active. Read timed out. Stop one.", False, is_permanent=True),
+        ),
+        (
             ["ottla.pipeline.config.ConfigErrors: first", "", "ottla.pipeline.errors.PipelineError: then"],
             ErrorSummary("then", is_retriable=False),
         ),
@@ -83,6 +90,17 @@ def test_a_pipeline_error_is_its_own_summary() -> None:
     assert summarize(RetriableError("What.", "Do.")) == ErrorSummary("What. Do.", is_retriable=True)
 
 
+def test_a_permanent_error_is_recognized_also_behind_another_and_with_the_words_of_an_outage() -> None:
+    permanent = PermanentStageError("Another run on host Connection refused archives it.", "Stop it.")
+    summary = ErrorSummary(str(permanent), is_retriable=False, is_permanent=True)
+    assert summarize(permanent) == summary
+    printed = f"ottla.pipeline.errors.PermanentStageError: {permanent}"
+    assert summarize_text(trace(printed)) == summary
+    assert summarize_text(trace(printed, "", "ottla.pipeline.errors.PipelineError: then")) == summary
+    plan = f"ottla.pipeline.errors.PipelineError: gone\n=== Streaming Query ===\n{printed}"
+    assert not summarize_text(plan).is_permanent
+
+
 def test_an_error_that_spark_hides_behind_its_own_is_found() -> None:
     lines = (
         "ImportError: no such thing",
@@ -120,3 +138,25 @@ def test_a_record_that_a_transform_rejected_is_named_alone() -> None:
 def test_a_retriable_error_does_not_name_a_batch() -> None:
     failure = summarize_text(f"{QUERY}\nKafkaError: _TRANSPORT: Connection refused{OFFSETS}")
     assert failure == ErrorSummary("KafkaError: _TRANSPORT: Connection refused", is_retriable=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.net.SocketTimeoutException: Read timed out",
+        "AWSS3IOException: PUT 0-byte object: S3Exception: Please reduce your request rate (SlowDown)",
+        "S3Exception: null (Service: S3, Status Code: 503, Request ID: 1)",
+        "RemoteException(o.a.h.hdfs.server.namenode.SafeModeException): Cannot create file. Name node is in safe mode.",
+        "RemoteException(o.a.h.ipc.StandbyException): Operation category READ is not supported in state standby",
+        "java.net.UnknownHostException: namenode",
+        "java.net.ConnectException: Connection timed out",
+        "FetchFailed(BlockManagerId(1, 10.0.0.1, 7337, None), shuffleId=3, mapIndex=0)",
+    ],
+)
+def test_outages_of_stores_and_networks_are_retriable(text: str) -> None:
+    assert summarize_text(f"{QUERY}{text}").is_retriable
+    own = f"The archive at s3a://b could not be written: {text}."
+    assert summarize(PipelineError(own, "Fix that.")).is_retriable
+    assert summarize_text(f"{QUERY}ottla.pipeline.errors.PipelineError: {own}").is_retriable
+    with pytest.raises(OSError, match=re.escape(text)), explain_write_errors("s3a://b"):
+        raise OSError(text)

@@ -178,6 +178,17 @@ def test_write_atomically_leaves_the_old_or_the_new_content_after_a_power_loss_a
     assert outcomes == {b"old", b"new"}
 
 
+def test_write_atomically_leaves_no_other_file_if_it_fails() -> None:
+    for operation in ("truncate", "write", "sync", "rename"):
+        disk = SimDisk(Random(1))
+        disk.write_atomically("/data/a", b"old")
+        disk.fail("/data", errno.ENOSPC, operations=frozenset({operation}))
+        with pytest.raises(OSError, match="No space left"):
+            disk.write_atomically("/data/a", b"new")
+        assert disk.list_dir("/data") == ["a"]
+        assert disk.read_bytes("/data/a") == b"old"
+
+
 def test_wrong_paths_raise_the_same_errors_as_a_real_disk() -> None:
     disk = SimDisk(Random(1))
     disk.make_dirs("/data/topic-0")

@@ -14,6 +14,7 @@ from ottla.sim.loop import run
 # It iterates over sets of strings on purpose: their order must not affect the trace.
 SCENARIO = """
 import asyncio
+from ottla.sim.disk import DiskSpeed
 from ottla.sim.env import World, simulate
 
 class Echo:
@@ -42,9 +43,29 @@ async def main(world):
         tasks = {asyncio.create_task(write(name)) for name in "ghij"}
         await asyncio.wait(tasks)
     await process.run(serve)
+    async def serve_again(env):
+        file = env.disk.open("/data/a")
+        await env.threads.run(file.sync)
+        file.write_at(0, [env.random.randbytes(9000)])
     stream = await world.network.host("client").connect("server", 1, Quiet)
     stream.send([bytes(5000)])
     await asyncio.sleep(1)
+    for host in sorted({"client", "server", "other"}):
+        world.network.cut(host, "server")
+        world.network.slow(host, "server", 10)
+        world.network.lose(host, "client", 0.5)
+    process.pause()
+    stream.send([bytes(50_000)])
+    await asyncio.sleep(5)
+    world.network.heal("client", "server")
+    process.resume()
+    disk.speed = DiskSpeed(1, 20)
+    disk.fail("/data/a", operations=frozenset({"write"}), times=1, is_torn=True)
+    try:
+        await process.run(serve_again)
+    except OSError:
+        pass
+    await asyncio.sleep(5)
     await process.lose_power()
     return world.trace.digest()
 

@@ -221,3 +221,45 @@ def test_an_idle_log_has_no_open_file_after_a_clean_start():
     assert "open" not in disk.stats.operations
     assert "map" not in disk.stats.operations
     assert log.topic_partition == PARTITION
+
+
+@pytest.mark.parametrize("offset", [3, 100])
+def test_a_full_truncation_that_cannot_create_its_segment_leaves_the_log_as_it_was(offset):
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk, log_start_offset=10)
+    fill(log, 40)
+    expected = read_all(log)
+    disk.fail(f"/data/orders-0/{offset:020}.timeindex", errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        log.truncate_fully_and_start_at(offset, NOW_MS)
+    assert read_all(log) == expected
+    fill(log, 1)
+    disk.heal()
+    log.truncate_fully_and_start_at(offset, NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (offset, offset, 1)
+
+
+def test_a_crash_in_a_full_truncation_leaves_no_gap():
+    disk = sim_disk()
+    log = open_log("/data/orders-0", disk=disk)
+    fill(log, 40)
+    log.flush()
+    disk.fail("/data/orders-0/00000000000000000000.log")
+    with pytest.raises(OSError, match="Input/output error"):
+        log.truncate_fully_and_start_at(100, NOW_MS)
+    disk.heal()
+    disk.kill()
+    log = open_log("/data/orders-0", disk=disk.reopen(), recovery_point=log.recovery_point)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 80)
+
+
+def test_a_log_can_start_again_at_the_offset_of_one_of_its_segments(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 40)
+    offset = log.segments.base_offsets[1]
+    log.truncate_fully_and_start_at(offset, NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (offset, offset, 0)
+    written = fill(log, 40)
+    log.close(clean=True)
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=log.recovery_point)
+    assert read_all(log) == b"".join(written)

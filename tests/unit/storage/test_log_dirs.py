@@ -28,6 +28,13 @@ def open_dirs(*paths, disk=None) -> LogDirs:
     return LogDirs(disk or RealDisk(), [str(path) for path in paths])
 
 
+def begin(dirs: LogDirs) -> LogDirs:
+    """As a broker does before it opens logs."""
+    for removal in dirs.clean_shutdown_removals():
+        removal.sync()
+    return dirs
+
+
 def test_a_new_partition_goes_to_the_directory_with_the_fewest(tmp_path):
     dirs = open_dirs(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     for index in range(7):
@@ -54,7 +61,7 @@ def test_logs_and_offsets_survive_a_clean_shutdown(tmp_path):
     assert (tmp_path / "orders-0" / "partition.metadata").read_text() == (
         f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
     )
-    dirs = open_dirs(tmp_path)
+    dirs = begin(open_dirs(tmp_path))
     assert dirs.last_broker_epoch == 12
     assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from now on must show"
     assert dirs.partitions == [partition(0)]
@@ -62,6 +69,37 @@ def test_logs_and_offsets_survive_a_clean_shutdown(tmp_path):
     log = dirs.open(partition(0), SMALL, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (7, 60, topic_id)
     dirs.release()
+
+
+def test_a_start_that_fails_before_it_opens_logs_changes_nothing_about_a_clean_shutdown():
+    disk = sim_disk()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    for index in range(2):
+        fill(dirs.open(partition(index), SMALL, NOW_MS), 30)
+    dirs.close(broker_epoch=12, high_watermarks={})
+    for _ in range(2):
+        dirs = open_dirs("/data/a", "/data/b", disk=disk)
+        assert dirs.last_broker_epoch == 12
+        assert dirs.was_closed_cleanly(partition(0))
+        dirs.release()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk)
+    dirs.open(partition(0), SMALL, NOW_MS)  # not even without `clean_shutdown_removals`
+    disk.crash()
+    dirs = open_dirs("/data/a", "/data/b", disk=disk.reopen())
+    assert dirs.last_broker_epoch == -1
+    assert [dirs.was_closed_cleanly(partition(index)) for index in range(2)] == [False, True]
+
+
+def test_a_removal_of_the_clean_shutdown_file_that_could_not_be_synced_is_repeated():
+    disk = sim_disk()
+    open_dirs("/data", disk=disk).close(broker_epoch=12, high_watermarks={})
+    dirs = open_dirs("/data", disk=disk)
+    disk.fail("/data", errno.EMFILE, operations=frozenset({"sync_dir"}), times=1)
+    with pytest.raises(OSError):
+        begin(dirs)
+    begin(dirs)
+    disk.crash()
+    assert open_dirs("/data", disk=disk.reopen()).last_broker_epoch == -1
 
 
 def test_a_crash_is_followed_by_recovery():
@@ -313,6 +351,9 @@ def test_a_stray_folder_keeps_its_files_and_its_offsets_are_not_used_again(tmp_p
     dirs = open_dirs(tmp_path)
     data = {path.name: path.read_bytes() for path in (tmp_path / "orders-0").iterdir()}
     dirs.mark_strays([partition(0)], new_ids())
+    for sync in dirs.deletion_syncs():
+        sync.sync()
+        sync.complete()
     (stray,) = tmp_path.glob("*-stray")
     assert stray.name == f"orders-0.{uuid.UUID(int=1).hex}-stray"
     assert {path.name: path.read_bytes() for path in stray.iterdir()} == data
@@ -350,7 +391,7 @@ def test_partitions_that_were_not_opened_keep_their_checkpoint_entries_and_are_r
     dirs = open_dirs("/data", disk=disk)
     dirs.open(partition(1), SMALL, NOW_MS)
     dirs.close(2, {})
-    dirs = open_dirs("/data", disk=disk)
+    dirs = begin(open_dirs("/data", disk=disk))
     assert dirs.last_broker_epoch == 2
     assert dirs.high_watermarks[partition(0)] == 60
     disk.kill()  # now the directory needs recovery
@@ -386,7 +427,9 @@ def test_opening_a_partition_after_a_clean_shutdown_reads_no_log_data():
     assert len(dirs.logs) == 20
     assert disk.stats.operations["list_dir"] == 1 + 20
     assert disk.stats.operations["read"] <= 10 + 3 * 20  # snapshot, leader epochs, partition.metadata
-    assert disk.stats.operations["stat"] <= 20 + 2 * segments  # sizes of .log and .txnindex
+    assert (
+        disk.stats.operations["stat"] <= 1 + 20 + 2 * segments
+    )  # the directory; sizes of .log and .txnindex
     assert disk.stats.bytes_read < 150 * 20
     assert not disk.stats.operations.keys() & {"open", "map", "write"}
 

@@ -3,6 +3,9 @@ import errno
 import pytest
 from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, open_log, read_all, sim_disk
 
+from ottla.env.real_disk import RealDisk
+from ottla.storage.checkpoints import read_epoch_checkpoint
+
 
 def test_a_completed_flush_moves_the_recovery_point(tmp_path):
     log = open_log(tmp_path / "orders-0")
@@ -51,6 +54,59 @@ def test_a_truncation_invalidates_a_flush_in_progress(tmp_path):
     work.sync()
     log.complete_flush(work)
     assert log.recovery_point == 0
+
+
+def test_epochs_of_a_flush_that_a_truncation_overtakes_are_replaced(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = open_log(directory)
+    fill(log, 5, leader_epoch=1)
+    log.flush()
+    fill(log, 5, leader_epoch=2)
+    work = log.prepare_flush()
+    assert work is not None
+    log.truncate_to(10, NOW_MS)
+    work.sync()
+    log.complete_flush(work)
+    fill(log, 5, leader_epoch=1)
+    log.close(clean=True)
+    reopened = open_log(directory, clean_shutdown=True, recovery_point=20)
+    assert reopened.epochs.entries() == log.epochs.entries() == [(1, 0)]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_epochs_of_a_flush_that_never_completes_are_replaced(tmp_path, fails):
+    directory = tmp_path / "orders-0"
+    log = open_log(directory)
+    fill(log, 5, leader_epoch=1)
+    log.flush()
+    fill(log, 5, leader_epoch=2)
+    work = log.prepare_flush()
+    assert work is not None
+    if not fails:
+        work.sync()  # but its task was cancelled
+    log.truncate_to(10, NOW_MS)
+    fill(log, 1, leader_epoch=1)
+    log.flush()
+    assert read_epoch_checkpoint(RealDisk(), f"{directory}/leader-epoch-checkpoint") == [(1, 0)]
+    assert log.prepare_flush() is None
+
+
+def test_an_older_flush_does_not_overwrite_the_epochs_of_a_newer_one(tmp_path):
+    directory = tmp_path / "orders-0"
+    log = open_log(directory)
+    fill(log, 5, leader_epoch=1)
+    older = log.prepare_flush()
+    fill(log, 5, leader_epoch=2)
+    newer = log.prepare_flush()
+    assert older is not None
+    assert newer is not None
+    newer.sync()
+    older.sync()
+    log.complete_flush(newer)
+    log.complete_flush(older)
+    assert read_epoch_checkpoint(RealDisk(), f"{directory}/leader-epoch-checkpoint") == [(1, 0), (2, 10)]
+    assert log.recovery_point == 20
+    assert log.prepare_flush() is None
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -42,6 +42,7 @@ class LogMachine(RuleBasedStateMachine):
             replace(CONFIG, cleanup_policy=frozenset({"compact", "delete"})) if is_compacted else CONFIG
         )
         self.disk = SimDisk(Random(seed), lambda: NOW_MS, cold_reads=0.3)
+        self.directory = DIRECTORY
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.start_offset = 0
         self.end_offset = 0
@@ -52,7 +53,7 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int | None = None) -> Log:
         return Log.open(
             self.disk,
-            DIRECTORY,
+            self.directory,
             PARTITION,
             self.config,
             clean_shutdown=clean,

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +7,7 @@ from tests.examples import examples
 from tests.unit.storage.log_builder import NOW_MS, SMALL, batch, fill, marker, open_log, sim_disk
 
 from ottla.core.partition.producers import ProducerEntry, ProducerStateTable
+from ottla.env.real_disk import RealDisk
 from ottla.storage.producer_snapshots import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import replay_batch
 
@@ -271,3 +274,35 @@ def test_producers_and_aborted_transactions_match_the_batches_after_any_stop(ste
     )
     assert sorted(log.producers.entries()) == sorted(oracle.entries())
     assert log.aborted_transactions(0, log.log_end_offset) == aborted
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_an_append_that_cannot_read_the_transaction_index_leaves_the_log_as_it_was(
+    tmp_path, monkeypatch, position
+):
+    log = open_log(tmp_path / "orders-0")
+    log.append(
+        [
+            batch(0, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
+            marker(1, 7, commit=False),
+        ],
+        NOW_MS,
+    )
+    log.append([batch(2, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)], NOW_MS)
+    log.close(clean=True)
+    log = open_log(tmp_path / "orders-0", clean_shutdown=True, recovery_point=3)
+    batches = [batch(3 + index) for index in range(3)]
+    batches[position] = marker(3 + position, 7, commit=False)
+    before = log.producers.entries(), log.size_bytes
+
+    def fail(path):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "read_bytes", lambda disk, path: fail(path))
+        with pytest.raises(OSError, match="too many open files"):
+            log.append(batches, NOW_MS)
+    assert (log.producers.entries(), log.size_bytes) == before
+    assert log.log_end_offset == 3
+    log.append(batches, NOW_MS)
+    assert log.aborted_transactions(0, 6) == [(7, 0), (7, 2)]

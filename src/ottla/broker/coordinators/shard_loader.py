@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.hosted_partition import HostedPartition
@@ -27,18 +28,29 @@ async def load_shard(
     shard: CoordinatorMachine[Any, Any],
     codec: "RecordCodec[Any, Any]",
     read_bytes: int,
+    is_wanted: Callable[[], bool],
 ) -> None:
     """Replays the whole log into `shard`, `read_bytes` at a time. Other shards serve requests in between.
 
-    Nothing is appended to the log meanwhile. Raises KafkaError and OSError.
+    Nothing is appended to the log meanwhile, unless this broker loses the partition: `is_wanted` is False then, and
+    the rest is not read. Raises KafkaError and OSError.
     """
-    log = hosted.log
-    offset, end_offset = log.log_start_offset, log.log_end_offset
+    offset, end_offset = hosted.log.log_start_offset, hosted.log.log_end_offset
     records = 0
     read_bytes = min(read_bytes, _READ_BYTES_MAX)
-    while offset < end_offset and not hosted.is_closed:
+    while offset < end_offset:
+        log = (
+            hosted.log
+        )  # another one than in the last turn, if the replica was moved to another directory since
         found = log.read(offset, read_bytes, end_offset=end_offset, at_least_one=True)
-        data = await env.threads.run(found.region.read)
+        try:
+            data = await env.threads.run(found.region.read)
+        except OSError:
+            if hosted.log is log:
+                raise
+            continue
+        if not is_wanted():
+            return
         batches = read_batches(data)
         if not batches:
             break  # compaction has removed everything from here to the end
@@ -46,6 +58,8 @@ async def load_shard(
             records += replay_batch(batch, shard, codec, hosted)
             offset = max(offset, batch.header.last_offset + 1)
         await asyncio.sleep(0)
+        if not is_wanted():
+            return
     logger.info("%s is loaded: %d records", hosted.topic_partition, records)
 
 

@@ -4,7 +4,11 @@ The shard in `core` is a pure state machine. Its runtime rebuilds it from the lo
 records of each decision, and sends the responses when everything that was appended so far is committed. Responses to
 reads wait too, so that no client sees a state that a crash could undo. Other effects of a decision are performed right
 after its responses. If an append fails, the runtime discards the shard and rebuilds it from the log: a shard never has
-to undo anything.
+to undo anything. While too few replicas are in sync, appends would fail for as long as that lasts, so the runtime does
+not even decide what has to be written: requests get COORDINATOR_NOT_AVAILABLE, as in Kafka, and timers wait.
+
+A runtime serves one leadership of its partition. When that ends, the runtime closes: responses that wait get
+NOT_COORDINATOR, even if other records reach their offset later.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from ottla.broker.coordinators.shard_loader import load_shard
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.delayed_operations import DelayedOperations
-from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.hosted_partition import Appended, HostedPartition
 from ottla.broker.partition_flush import flush_partition
 from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import (
@@ -58,6 +62,8 @@ _CLIENT_ERRORS = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
+# The next append would fail too, often that of `on_loaded`: the log must not be read again and again until then.
+_TOO_FEW_REPLICAS_PAUSE_S = 0.5
 
 
 class RecordCodec(Protocol[KeyT, ValueT]):
@@ -98,8 +104,12 @@ class ShardRuntime(Generic[ShardT]):
         settings: RuntimeSettings,
         perform: Callable[[Any], None] | None = None,
     ) -> None:
-        """`perform` carries out the effects of the shard's decisions, beyond records, responses and timers."""
+        """Serves the present leadership of `hosted`. Raises KafkaError if this broker does not lead it.
+
+        `perform` carries out the effects of the shard's decisions, beyond records, responses and timers.
+        """
         self.hosted = hosted
+        self.leader = hosted.leader
         self.settings = settings
         self.state = RuntimeState.LOADING
         self.shard = new_shard()
@@ -109,9 +119,18 @@ class ShardRuntime(Generic[ShardT]):
         self._delayed_operations = delayed_operations
         self._start_task = start_task
         self._perform = perform
-        self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail)
+        self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail, self._takes_records)
         self._waiting: dict[Promise[Any], None] = {}  # responses that a later decision completes
         self._effects: list[Any] = []  # to be performed when the responses of this turn have been sent
+
+    @property
+    def epoch(self) -> int:
+        """The coordinator epoch: the leader epoch in which the shard was loaded."""
+        return self.leader.leader_epoch
+
+    @property
+    def has_leadership(self) -> bool:
+        return self.hosted.role is self.leader and not self.hosted.is_closed
 
     # -- start and end
 
@@ -127,7 +146,14 @@ class ShardRuntime(Generic[ShardT]):
     async def _load(self) -> None:
         shard = self.shard
         try:
-            await load_shard(self._env, self.hosted, shard, self._codec, self.settings.load_buffer_bytes)
+            await load_shard(
+                self._env,
+                self.hosted,
+                shard,
+                self._codec,
+                self.settings.load_buffer_bytes,
+                lambda: self._is_loading(shard),
+            )
         except OSError as error:
             if not self._is_loading(shard):
                 return
@@ -136,10 +162,7 @@ class ShardRuntime(Generic[ShardT]):
             if is_disk_failure(error):
                 self.close()
                 return
-            await asyncio.sleep(RETRY_S)
-            if self._is_loading(shard):
-                self.shard = self._new_shard()
-                self.start()
+            await self._start_after(RETRY_S)
             return
         except Exception as error:
             if self._is_loading(shard):
@@ -150,9 +173,17 @@ class ShardRuntime(Generic[ShardT]):
         if self._is_loading(shard):
             self._loaded()
 
+    async def _start_after(self, pause_s: float) -> None:
+        """Loads a new shard after a pause, unless this one was discarded meanwhile."""
+        shard = self.shard
+        await asyncio.sleep(pause_s)
+        if self._is_loading(shard):
+            self.shard = self._new_shard()
+            self.start()
+
     def _is_loading(self, shard: ShardT) -> bool:
-        """Whether `shard` is still the one to load: it may have been discarded meanwhile."""
-        return shard is self.shard and self.state is RuntimeState.LOADING
+        """Whether `shard` is still the one to load: it may have been discarded, or the leadership lost, meanwhile."""
+        return shard is self.shard and self.state is RuntimeState.LOADING and self.has_leadership
 
     def _loaded(self) -> None:
         self.state = RuntimeState.ACTIVE
@@ -160,38 +191,51 @@ class ShardRuntime(Generic[ShardT]):
 
     def close(self) -> None:
         """The partition is deleted, or another broker leads it now."""
-        self._discard(
-            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is no longer served here")
-        )
+        self._close(())
+
+    def _close(self, caused: Sequence[Reply]) -> None:
         self.state = RuntimeState.CLOSED
+        self._discard(
+            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is no longer served here"),
+            caused,
+        )
 
     def _reload(self, reason: KafkaError, waiter: Promise[Any] | None) -> None:
         """`waiter` gets the reason. The other requests, which did not cause it, get an error that they retry."""
-        if waiter is not None:
-            self.send([Reply(waiter, reason)])
-        if self.hosted.failure is not None:
-            self.close()
+        partition, caused = self.hosted.topic_partition, () if waiter is None else (Reply(waiter, reason),)
+        if self.hosted.failure is not None or not self.has_leadership:
+            self._close(caused)
             return
-        logger.error("%s is loaded again: %s", self.hosted.topic_partition, reason.message)
+        logger.error("%s is loaded again: %s", partition, reason.message)
+        self.state = RuntimeState.LOADING
+        self.shard = shard = self._new_shard()
         self._discard(
-            KafkaError(ErrorCode.not_coordinator, f"{self.hosted.topic_partition} is loaded again; try again")
+            KafkaError(ErrorCode.not_coordinator, f"{partition} is loaded again; try again"), caused
         )
-        self.shard = self._new_shard()
-        self.start()
+        if not self._is_loading(shard):  # it was closed by a request that followed one of the responses
+            return
+        if self.leader.is_under_min_isr:
+            self._start_task(self._start_after(_TOO_FEW_REPLICAS_PAUSE_S))
+        else:
+            self.start()
 
     def fail(self, error: Exception) -> None:
         """An operation of this shard failed unexpectedly: ends all requests that wait, and loads the shard again."""
         if self.state is RuntimeState.ACTIVE:
             self._reload(KafkaError(ErrorCode.unknown_server_error, f"a step failed: {error!r}"), None)
 
-    def _discard(self, reason: KafkaError) -> None:
-        """Gives up the shard: stops its timers, and completes the requests that wait with `reason`."""
+    def _discard(self, reason: KafkaError, caused: Sequence[Reply]) -> None:
+        """Stops the timers, sends the replies in `caused`, and completes the other requests that wait with `reason`.
+
+        The state must have changed before: with a response, a connection may submit its next request in this very
+        call, and the shard that is given up must not take it.
+        """
+        assert self.state is not RuntimeState.ACTIVE
         self._timers.clear()
         self._effects.clear()
         waiting, self._waiting = self._waiting, {}
-        for promise in waiting:
-            if not promise.done:
-                promise.complete(reason)
+        self.send(caused)
+        self.send([Reply(promise, reason) for promise in waiting])
 
     # -- commands
 
@@ -201,10 +245,20 @@ class ShardRuntime(Generic[ShardT]):
             self._perform_effects()
         if self.state is not RuntimeState.ACTIVE:
             return completed(self._not_active())
+        if command.writes and not self._takes_records():
+            return completed(
+                KafkaError(
+                    ErrorCode.coordinator_not_available,
+                    f"{self.hosted.topic_partition} has fewer replicas in sync than min.insync.replicas; try again",
+                )
+            )
         promise: Promise[ResponseT | KafkaError] = Promise()
         self._waiting[promise] = None
         self._decide(command, promise)
         return promise
+
+    def _takes_records(self) -> bool:
+        return not self.leader.is_under_min_isr
 
     def _decide(self, command: Command[Any], waiter: Promise[Any] | None) -> None:
         self.run(partial(self.shard.decide, command, waiter), waiter)
@@ -249,7 +303,8 @@ class ShardRuntime(Generic[ShardT]):
         return (
             self.state is RuntimeState.ACTIVE
             and not self._effects
-            and hosted.leader.high_watermark >= hosted.log.offsets.end
+            and hosted.role is self.leader
+            and self.leader.high_watermark >= hosted.log.offsets.end
         )
 
     def complete_transaction(self, marker: TransactionMarker) -> AppendPlan:
@@ -257,14 +312,14 @@ class ShardRuntime(Generic[ShardT]):
 
         Raises KafkaError; nothing has changed then.
         """
-        if self.state is not RuntimeState.ACTIVE:
+        if self.state is not RuntimeState.ACTIVE or not self.has_leadership:
             raise self._not_active()
         plan = self.hosted.append_marker(marker, self._env.clock.now_ms())
         self.shard.replay_marker(marker.producer_id, marker.commit)
         return plan
 
     def _not_active(self) -> KafkaError:
-        if self.state is RuntimeState.LOADING:
+        if self.state is RuntimeState.LOADING and self.has_leadership:
             return KafkaError(
                 ErrorCode.coordinator_load_in_progress,
                 f"{self.hosted.topic_partition} is being loaded; try again in a moment",
@@ -275,7 +330,7 @@ class ShardRuntime(Generic[ShardT]):
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> None:
         hosted = self.hosted
-        hosted.append_for_coordinator(self._batches(decision, now_ms), now_ms)
+        hosted.append_for_coordinator(self._batches(decision, now_ms), now_ms, self.leader)
         if hosted.needs_flush:
             self._start_task(flush_partition(self._env, hosted))
 
@@ -291,7 +346,7 @@ class ShardRuntime(Generic[ShardT]):
             for key, value in decision.records
         ]
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        limit = self.hosted.leader.settings.max_message_bytes - _BATCH_OVERHEAD
+        limit = self.leader.settings.max_message_bytes - _BATCH_OVERHEAD
         return [
             build_keyed_batch(
                 records,
@@ -305,21 +360,32 @@ class ShardRuntime(Generic[ShardT]):
         ]
 
     def _send_when_committed(self, replies: list[Reply], effects: Sequence[Any] = ()) -> None:
-        end_offset = self.hosted.log.offsets.end
-        if self.hosted.leader.high_watermark >= end_offset:
+        hosted = self.hosted
+        end_offset = hosted.log.offsets.end
+        if hosted.role is self.leader and self.leader.high_watermark >= end_offset:
             self.send(replies, effects)
         else:
-            self.delay_until_committed(end_offset, replies, effects)
+            self.delay_until_committed(Appended(hosted, self.leader, end_offset), replies, effects)
 
-    def delay_until_committed(self, offset: int, replies: list[Reply], effects: Sequence[Any]) -> None:
-        """Sends and performs once the log is committed up to `offset`. Replies may time out, effects do not."""
+    def delay_until_committed(self, appended: Appended, replies: list[Reply], effects: Sequence[Any]) -> None:
+        """Sends and performs once `appended` is committed. Replies may time out, effects do not.
+
+        Effects are dropped if the shard is discarded before: the one that replaces it asks for them when it is loaded.
+        """
+        operation = DelayedCommit(self, appended, replies, effects)
+        if operation.try_complete(0):  # the leadership has ended already
+            return
         self._delayed_operations.watch(
-            DelayedCommit(self, offset, replies, effects),
+            operation,
             (self.hosted.topic_partition,),
             self.settings.commit_timeout_ms,
         )
 
     def send(self, replies: Iterable[Reply], effects: Sequence[Any] = ()) -> None:
+        if effects:  # before the replies: the request that follows one of them is decided after the effects
+            if not self._effects:
+                asyncio.get_running_loop().call_soon(self._perform_effects)
+            self._effects += effects
         for reply in replies:
             waiter: Any = reply.waiter  # a Promise, which the shard does not know
             self._waiting.pop(waiter, None)
@@ -328,10 +394,6 @@ class ShardRuntime(Generic[ShardT]):
                     waiter.complete(reply.response)
                 except Exception:  # a bug of one handler must not affect the other requests
                     logger.exception("a response of %s cannot be sent", self.hosted.topic_partition)
-        if effects:
-            if not self._effects:
-                asyncio.get_running_loop().call_soon(self._perform_effects)
-            self._effects += effects
 
     def _perform_effects(self) -> None:
         """Performs the effects one turn of the event loop after the responses, so that no client waits for them.
@@ -339,8 +401,11 @@ class ShardRuntime(Generic[ShardT]):
         The next decision comes after them in any case: it relies on their result.
         """
         effects, self._effects = self._effects, []
+        shard = self.shard
         try:
             for effect in effects:
+                if self.shard is not shard:  # an effect before this one has failed: the new shard asks for it
+                    return
                 assert self._perform is not None, "the shard has an effect that its runtime cannot perform"
                 self._perform(effect)
         except Exception:
@@ -385,25 +450,26 @@ class DelayedCommit(Operation):
     def __init__(
         self,
         runtime: ShardRuntime[Any],
-        required_offset: int,
+        appended: Appended,
         replies: list[Reply],
         effects: Sequence[Any],
     ) -> None:
         super().__init__()
         self._runtime = runtime
-        self._required_offset = required_offset
+        self._shard = runtime.shard
+        self._appended = appended
         self._replies = replies
         self._effects = effects
 
     def try_complete(self, now_ms: int) -> bool:
-        hosted = self._runtime.hosted
-        failure = hosted.failure
-        if failure is None and hosted.leader.high_watermark < self._required_offset:
+        lost = self._appended.error
+        if lost is not None:
+            error = KafkaError(_CLIENT_ERRORS.get(lost.code, lost.code), lost.message)
+            self._runtime.send([Reply(reply.waiter, error) for reply in self._replies])
+            return True
+        if not self._appended.is_committed:
             return False
-        if failure is None:
-            self._runtime.send(self._replies, self._effects)
-        else:
-            self._runtime.send([Reply(reply.waiter, failure) for reply in self._replies])
+        self._runtime.send(self._replies, self._effects if self._is_of_present_shard else ())
         return True
 
     def on_expire(self, now_ms: int) -> None:
@@ -411,11 +477,15 @@ class DelayedCommit(Operation):
         hosted = self._runtime.hosted
         error = KafkaError(
             ErrorCode.coordinator_not_available,
-            f"{hosted.topic_partition} was not replicated to offset {self._required_offset} in time",
+            f"{hosted.topic_partition} was not replicated to offset {self._appended.end_offset} in time",
         )
         self._runtime.send([Reply(reply.waiter, error) for reply in self._replies])
-        if self._effects and self._runtime.state is RuntimeState.ACTIVE:
-            self._runtime.delay_until_committed(self._required_offset, [], self._effects)
+        if self._effects and self._is_of_present_shard:
+            self._runtime.delay_until_committed(self._appended, [], self._effects)
+
+    @property
+    def _is_of_present_shard(self) -> bool:
+        return self._runtime.shard is self._shard and self._runtime.state is RuntimeState.ACTIVE
 
     def on_error(self, error: Exception) -> None:
         self._runtime.fail(error)

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from ottla.broker.coordinators.internal_topics import InternalTopic, ensure_topic
 from ottla.broker.coordinators.key_hash import partition_for
-from ottla.broker.coordinators.shard_runtime import ShardRuntime, ShardT
+from ottla.broker.coordinators.shard_runtime import RuntimeState, ShardRuntime, ShardT
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
@@ -49,16 +49,22 @@ class ShardRuntimes(Generic[ShardT]):
         self, command: Command[tuple[ListedT, ...]]
     ) -> Promise[tuple[ListedT, ...] | KafkaError]:
         """The joined lists of all shards here; KafkaError if one is still loading, as the list would be incomplete."""
+        runtimes = list(self)
 
         def merge(results: list[tuple[ListedT, ...] | KafkaError]) -> tuple[ListedT, ...] | KafkaError:
             merged: list[ListedT] = []
-            for result in results:
-                if isinstance(result, KafkaError):
+            for runtime, result in zip(runtimes, results, strict=True):
+                if not isinstance(result, KafkaError):
+                    merged += result
+                elif result.code is not ErrorCode.not_coordinator:
                     return result
-                merged += result
+                elif runtime.state is not RuntimeState.CLOSED and runtime.has_leadership:
+                    # It failed during the request, and was loaded again, or still is.
+                    return KafkaError(ErrorCode.coordinator_load_in_progress, result.message)
+                # As in Kafka, the others are listed: this one is not served here, but perhaps by its new leader.
             return tuple(merged)
 
-        return self._services.scheduler.run(list(self), lambda runtime: runtime.submit(command)).then(merge)
+        return self._services.scheduler.run(runtimes, lambda runtime: runtime.submit(command)).then(merge)
 
     async def create_topic(self) -> KafkaError | None:
         """Creates the internal topic if it does not exist."""
@@ -88,17 +94,20 @@ class ShardRuntimes(Generic[ShardT]):
         return partition.leader
 
     def apply(self, image: MetadataImage) -> None:
-        """Starts and closes runtimes as `image` says. The host has applied it before, so the partitions are open."""
+        """Starts and closes runtimes as `image` says. The host has applied it before, so the partitions are open.
+
+        A runtime serves one leadership: for a new leader epoch there is a new one, which loads the log again.
+        """
         topic = image.topics.get(self._topic.name)
         self._num_partitions = len(topic.partitions) if topic is not None else 0
         led_here = {}
         for index in topic.partitions if topic is not None else ():
             try:
-                led_here[index] = self._services.partitions.find(self._topic.name, None, index)
+                led_here[index] = self._services.partitions.find_leader(self._topic.name, None, index)
             except KafkaError:
                 continue  # another broker leads it, or its disk has failed
         for index, runtime in list(self._runtimes.items()):
-            if led_here.get(index) is not runtime.hosted:
+            if led_here.get(index) is not runtime.hosted or not runtime.has_leadership:
                 runtime.close()
                 del self._runtimes[index]
         for index, hosted in led_here.items():

@@ -14,6 +14,8 @@ from ottla.broker.delayed_operations import DelayedOperations
 from ottla.core.coordination import Command, StartTimer, TimerChange
 from ottla.core.purgatory import Operation
 
+_RETRY_MS = 500
+
 
 class ShardTimers:
     def __init__(
@@ -21,10 +23,13 @@ class ShardTimers:
         delayed_operations: DelayedOperations,
         fire: Callable[[Command[Any]], None],
         on_error: Callable[[Exception], None],
+        may_fire: Callable[[], bool] = lambda: True,
     ) -> None:
+        """While `may_fire` says no, timers that are due wait."""
         self._loop = asyncio.get_running_loop()
         self._delayed_operations = delayed_operations
         self._fire = fire
+        self._may_fire = may_fire
         self.on_error = on_error
         self._by_key: dict[Hashable, ShardTimer] = {}
 
@@ -52,6 +57,8 @@ class ShardTimers:
 
     def reached(self, timer: "ShardTimer", now_ms: int) -> None:
         """The wheel has reached the timer: fires it if it is due, or puts it back."""
+        if timer.command is not None and timer.due_ms <= now_ms and not self._may_fire():
+            timer.due_ms = now_ms + _RETRY_MS
         if timer.command is not None and timer.due_ms > now_ms:
             timer.wheel_ms = timer.due_ms
             self._delayed_operations.watch(timer, (), timer.due_ms - now_ms)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import ottla.protocol.transaction_records.codec as transaction_codec
 from ottla.broker.coordinators.internal_topics import transaction_state
@@ -9,6 +10,7 @@ from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime
 from ottla.broker.coordinators.shard_runtimes import ShardRuntimes
 from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.lazy import Lazy
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.changes import MetadataChanges
@@ -28,6 +30,10 @@ from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.remote_markers import RemoteMarkers
+    from ottla.broker.coordinators.remote_verification import RemoteVerification
+
 
 class TransactionCoordinator:
     def __init__(self, services: BrokerServices) -> None:
@@ -36,6 +42,8 @@ class TransactionCoordinator:
             services, transaction_state(services.config), self._new_runtime
         )
         self._settings = TransactionSettings()
+        self._remote_markers = Lazy(lambda: _new_remote_markers(services))
+        self.remote_verification = Lazy(lambda: _new_remote_verification(services))
         self.reconfigure()
 
     # -- requests
@@ -124,7 +132,7 @@ class TransactionCoordinator:
         services = self._services
 
         def perform(effect: WriteMarkers) -> None:
-            TransactionMarkers(services, runtime, effect).write(effect.partitions)
+            TransactionMarkers(services, runtime, effect, self._remote_markers).write(effect.partitions)
 
         runtime = ShardRuntime(
             hosted,
@@ -140,6 +148,21 @@ class TransactionCoordinator:
             perform=perform,
         )
         return runtime
+
+
+# Imported with the first transaction that spans brokers: a single node does not need them.
+
+
+def _new_remote_markers(services: BrokerServices) -> "RemoteMarkers":
+    from ottla.broker.coordinators.remote_markers import RemoteMarkers
+
+    return RemoteMarkers(services)
+
+
+def _new_remote_verification(services: BrokerServices) -> "RemoteVerification":
+    from ottla.broker.coordinators.remote_verification import RemoteVerification
+
+    return RemoteVerification(services)
 
 
 def transaction_settings(config: BrokerConfig, transaction_version: int) -> TransactionSettings:

@@ -52,6 +52,13 @@ def verify_partitions(
     partitions: Sequence[TopicPartition],
     mode: VerificationMode,
 ) -> Promise[PartitionErrors]:
+    """Asks the coordinator of the transactional id: here, or on the broker that leads its partition."""
+    coordinator = services.transactions.get()
+    if coordinator.runtimes.for_key(transactional_id) is None:
+        leader_id = coordinator.runtimes.leader_of(transactional_id)
+        if not isinstance(leader_id, KafkaError) and leader_id != services.config.node_id:
+            asked = transactional_id, producer_id, producer_epoch, tuple(partitions)
+            return _verify_remotely(services, leader_id, *asked, mode)
     command: Command[Any]
     if mode is VerificationMode.ADD:
         command = AddPartitions(
@@ -72,14 +79,46 @@ def verify_partitions(
     def to_errors(response: tuple[PartitionVerified, ...] | KafkaError | None) -> PartitionErrors:
         if isinstance(response, KafkaError):
             return {partition: _producer_error(response, mode) for partition in partitions}
-        return {
-            partition: _producer_error(KafkaError(code, f"{partition} is not in the transaction"), mode)
-            for partition, code in response or ()
-            if code is not ErrorCode.none
-        }
+        return _errors_of(dict(response or ()), mode)
 
-    response: Promise[Any] = services.transactions.get().submit(transactional_id, command)
+    response: Promise[Any] = coordinator.submit(transactional_id, command)
     return completed(to_errors(response.value)) if response.done else response.then(to_errors)
+
+
+def _verify_remotely(
+    services: BrokerServices,
+    coordinator_id: int,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: tuple[TopicPartition, ...],
+    mode: VerificationMode,
+) -> Promise[PartitionErrors]:
+    from ottla.broker.coordinators.remote_verification import PartitionsToVerify, VerificationCodes
+
+    def to_errors(codes: VerificationCodes | KafkaError) -> PartitionErrors:
+        if isinstance(codes, KafkaError):
+            # As in Kafka: the client must retry, and NETWORK_EXCEPTION is an error of its own connection.
+            codes = dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+        return _errors_of(codes, mode)
+
+    asked = PartitionsToVerify(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        partitions,
+        verify_only=mode is not VerificationMode.ADD,
+    )
+    verification = services.transactions.get().remote_verification.get()
+    return verification.verify(coordinator_id, asked).then(to_errors)
+
+
+def _errors_of(codes: Mapping[TopicPartition, ErrorCode], mode: VerificationMode) -> PartitionErrors:
+    return {
+        partition: _producer_error(KafkaError(code, f"{partition} is not in the transaction"), mode)
+        for partition, code in codes.items()
+        if code is not ErrorCode.none
+    }
 
 
 def _producer_error(error: KafkaError, mode: VerificationMode) -> KafkaError:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.connection import ResponseParts
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.hosted_partition import HostedPartition, LongExamination
+from ottla.broker.hosted_partition import Appended, HostedPartition, LongExamination
+from ottla.broker.leader_hints import with_leader_hints
 from ottla.broker.partition_flush import flush_partition
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
@@ -64,7 +65,7 @@ def _append_all(
     verified: "VerifiedRequest | None",
 ) -> ResponseParts | Promise[ResponseParts]:
     """`verified` is the result of the transaction coordinator if the producer has a transactional id."""
-    appended: list[tuple[HostedPartition, int]] = []
+    appended: list[Appended] = []
     later: list[_AppendLater] = []
     topics = []
     for topic in request.topics:
@@ -77,7 +78,7 @@ def _append_all(
                 results.append(_append(services, context, request, topic, data, verified, appended))
             except LongExamination as examination:
                 later.append(_AppendLater(topic, data, results, examination))
-        topics.append(ProduceTopicResponse(topic.name, topic.topic_id, results))
+        topics.append(new_tuple(ProduceTopicResponse, (topic.name, topic.topic_id, results)))
     response = ProduceResponse(topics)
     if later:
         return _append_later(services, context, request, response, verified, appended, later)
@@ -89,15 +90,21 @@ def _finish(
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    appended: list[tuple[HostedPartition, int]],
+    appended: list[Appended],
 ) -> ResponseParts | Promise[ResponseParts]:
     """The response, at once or after replication or a flush."""
+    count = 0
+    for topic in response.topics:
+        count += len(topic.partitions)
+    if count != len(appended):  # some have errors
+        response = with_leader_hints(services, context, response)
     is_waiting = False
-    for partition, end_offset in appended:
-        if partition.leader.high_watermark < end_offset or partition.needs_flush:
+    for _, leader, end_offset in appended:
+        # Records that wait for a flush are not committed before it.
+        if leader.high_watermark < end_offset:
             is_waiting = True
     services.delayed_operations.check_changed()
-    if is_waiting and any(partition.needs_flush for partition, _ in appended):
+    if is_waiting and any(item.hosted.needs_flush for item in appended):
         return _respond_after_flush(services, context, request, response, appended)
     return _respond(services, context, request, response, appended if is_waiting else [])
 
@@ -117,7 +124,7 @@ def _append_later(
     request: ProduceRequest,
     response: ProduceResponse,
     verified: "VerifiedRequest | None",
-    appended: list[tuple[HostedPartition, int]],
+    appended: list[Appended],
     later: list[_AppendLater],
 ) -> Promise[ResponseParts]:
     """Examines records in a thread. The connection serves no other request meanwhile, so the order is kept."""
@@ -157,7 +164,7 @@ def _respond(
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: list[tuple[HostedPartition, int]],
+    waiting: list[Appended],
 ) -> ResponseParts | Promise[ResponseParts]:
     if request.acks == 0:
         return _close_on_error(context, response)
@@ -173,12 +180,12 @@ def _append(
     topic: ProduceTopic,
     data: ProducePartition,
     verified: "VerifiedRequest | None",
-    appended: list[tuple[HostedPartition, int]],
+    appended: list[Appended],
     examined: _Examined | None = None,
 ) -> ProducePartitionResponse:
     """Raises LongExamination if `examined`, its result, is missing."""
     try:
-        hosted = services.partitions.find(topic.name, topic.topic_id, data.index)
+        hosted = services.partitions.find_leader(topic.name, topic.topic_id, data.index)
         if request.acks not in _ACKS or hosted.is_internal:
             _check_request(context, request, hosted)
         if data.records is None:
@@ -194,8 +201,8 @@ def _append(
         return ProducePartitionResponse(
             data.index, int(error.code), -1, -1, -1, record_errors, error.message, None
         )
-    appended.append((hosted, plan.last_offset + 1))
-    _, first_offset, _, log_append_time_ms, _ = plan
+    _, first_offset, last_offset, log_append_time_ms, _ = plan
+    appended.append(new_tuple(Appended, (hosted, hosted.role, last_offset + 1)))
     log_start_offset = hosted.log.offsets.start
     return new_tuple(
         ProducePartitionResponse,
@@ -239,20 +246,21 @@ def _wait(
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    appended: list[tuple[HostedPartition, int]],
+    appended: list[Appended],
 ) -> Promise[ResponseParts]:
-    waiting = [item for item in appended if item[0].leader.high_watermark < item[1]]
+    waiting = [item for item in appended if not item.is_committed]
     promise: Promise[ResponseParts] = Promise()
 
     def finish(failed: dict[HostedPartition, KafkaError]) -> None:
-        final = _with_failures(response, failed)
+        final = _with_failures(services, context, response, failed)
         promise.complete(context.respond(encode_produce_response(final, context.header.api_version)))
 
-    services.delayed_operations.watch(
-        DelayedProduce(promise, waiting, finish),
-        [partition.topic_partition for partition, _ in waiting],
-        request.timeout_ms,
-    )
+    operation = DelayedProduce(promise, waiting, finish)
+    # Records that were appended before others were examined may have lost their leadership, which nobody watched.
+    if not operation.try_complete(0):
+        services.delayed_operations.watch(
+            operation, [item.hosted.topic_partition for item in waiting], request.timeout_ms
+        )
     return promise
 
 
@@ -261,24 +269,28 @@ def _respond_after_flush(
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
-    appended: list[tuple[HostedPartition, int]],
+    appended: list[Appended],
 ) -> Promise[ResponseParts]:
     """`flush.messages` is reached: the response, and every consumer, waits for the flush."""
 
     async def run() -> ResponseParts | Promise[ResponseParts]:
-        for partition, _ in appended:
-            if partition.needs_flush:
-                await flush_partition(services.env, partition)
-        failed = {partition: partition.failure for partition, _ in appended if partition.failure is not None}
-        waiting = [
-            item for item in appended if item[0].leader.high_watermark < item[1] and item[0] not in failed
-        ]
-        return _respond(services, context, request, _with_failures(response, failed), waiting)
+        for item in appended:
+            if item.hosted.needs_flush:
+                await flush_partition(services.env, item.hosted)
+        failed = {item.hosted: error for item in appended if (error := item.error) is not None}
+        waiting = [item for item in appended if not item.is_committed and item.hosted not in failed]
+        final = _with_failures(services, context, response, failed)
+        return _respond(services, context, request, final, waiting)
 
     return services.tasks.run(run())
 
 
-def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, KafkaError]) -> ProduceResponse:
+def _with_failures(
+    services: BrokerServices,
+    context: RequestContext,
+    response: ProduceResponse,
+    failed: dict[HostedPartition, KafkaError],
+) -> ProduceResponse:
     """The response with errors for the partitions whose records were not acknowledged."""
     if not failed:
         return response
@@ -293,12 +305,11 @@ def _with_failures(response: ProduceResponse, failed: dict[HostedPartition, Kafk
             return result
         return result._replace(error_code=int(error.code), error_message=error.message)
 
-    return response._replace(
-        topics=[
-            topic._replace(partitions=[replaced(topic, result) for result in topic.partitions])
-            for topic in response.topics
-        ]
-    )
+    topics = [
+        topic._replace(partitions=[replaced(topic, result) for result in topic.partitions])
+        for topic in response.topics
+    ]
+    return with_leader_hints(services, context, response._replace(topics=topics))
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> ResponseParts:

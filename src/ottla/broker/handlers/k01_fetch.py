@@ -7,15 +7,24 @@ v4 isolation level; v7 sessions (KIP-227); v9 leader epochs (KIP-320); v11 racks
 import contextlib
 
 from ottla.broker.connection import ResponseParts
-from ottla.broker.delayed_fetch import DelayedFetch, LargeDelayedFetch
+from ottla.broker.delayed_fetch import DelayedFetch, DelayedSessionFetch
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
-from ottla.broker.fetch_reader import LARGE_FETCH_PARTITIONS, FetchRead, FetchReader
+from ottla.broker.fetch_reader import (
+    LARGE_FETCH_PARTITIONS,
+    LARGE_FOLLOWER_FETCH_PARTITIONS,
+    NOTHING_READ,
+    FetchRead,
+    FetchReader,
+)
+from ottla.broker.leader_hints import node_endpoints
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
+from ottla.core.fetch_ready_set import ReadySet
 from ottla.core.fetch_session import FetchContext, FetchSession, SessionlessContext, prepare_full_fetch
 from ottla.model.errors import KafkaError
 from ottla.model.region import FileRegion
 from ottla.protocol.fetch_codec import (
+    RACK_FROM,
     TOPIC_IDS_FROM,
     FetchRequest,
     FetchResponse,
@@ -62,81 +71,178 @@ def _serve(
             forgotten=request.forgotten,
             uses_topic_ids=context.header.api_version >= TOPIC_IDS_FROM,
             is_follower=request.replica_id >= 0,
-            now_ms=services.env.clock.now_ms(),
+            now_ms=services.env.clock.monotonic_ms(),
             random_id=services.env.random.getrandbits(31),
             prepared=prepared,
         )
     except KafkaError as error:
         return _encode(context, FetchResponse(0, int(error.code), 0, []))
-    return _fetch(services, context, request, session)
+    return _Fetch(services, context, request, session).start()
 
 
-def _fetch(
-    services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
-) -> ResponseParts | Promise[ResponseParts]:
-    max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
-    reader = FetchReader(services.partitions, request, session, max_bytes, services.env.clock)
-    if reader.is_large:
-        return _fetch_in_slices(services, context, request, session, reader)
-    read = reader.read(may_block=False)
-    if read.cold_lookups:
-        warmed = _warm_lookups(services, read)
-        return warmed.then(
-            lambda _: _respond_or_wait(services, context, request, session, reader, reader.read())
+class _Fetch:
+    """A request with its session: reads, waits if there is too little, and responds."""
+
+    __slots__ = (
+        "_context",
+        "_deadline_ms",
+        "_is_large",
+        "_large",
+        "_reader",
+        "_request",
+        "_services",
+        "_session",
+    )
+
+    def __init__(
+        self, services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._session = session
+        self._deadline_ms: int | None = None  # set when it waits for the first time
+        is_follower = request.replica_id >= 0
+        self._large = LARGE_FOLLOWER_FETCH_PARTITIONS if is_follower else LARGE_FETCH_PARTITIONS
+        self._is_large = session.count > self._large
+        if self._is_large and session.ready_set is None:
+            session.watch().on_ready = services.delayed_operations.notify
+        max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
+        self._reader = FetchReader(
+            services.partitions,
+            request,
+            session,
+            max_bytes,
+            services.env.clock,
+            services.metadata,
+            services.throttles.leader,
+            may_read_followers=context.header.api_version >= RACK_FROM,
+            client_rack=request.rack_id if services.partitions.selects_by_rack else "",
         )
-    return _respond_or_wait(services, context, request, session, reader, read)
 
+    def start(self) -> ResponseParts | Promise[ResponseParts]:
+        if self._is_large:
+            return self._start_in_slices()
+        read = self._reader.read(may_block=False)
+        if read.cold_lookups:
+            warmed = _warm_lookups(self._services, read)
+            return warmed.then(lambda _: self._respond_or_wait(self._reader.read()))
+        return self._respond_or_wait(read)
 
-def _respond_or_wait(
-    services: BrokerServices,
-    context: RequestContext,
-    request: FetchRequest,
-    session: FetchContext,
-    reader: FetchReader,
-    read: FetchRead,
-) -> ResponseParts | Promise[ResponseParts]:
-    if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0 or not read.results:
-        return _respond(services, context, session, read)
-    promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
+    def _start_in_slices(self) -> Promise[ResponseParts]:
+        """A fetch that is lost, by a disconnect or a fault, must not leave watches on the partitions."""
+        response = self._read_in_slices()
+        promise: Promise[ResponseParts] = Promise()
 
-    def finish(read: FetchRead) -> None:
-        promise.resolve(_respond(services, context, session, read))
+        def abandoned() -> bool:
+            self._session.abandon()
+            return response.cancel()
 
-    operation = DelayedFetch(promise, reader, request, finish)
-    services.delayed_operations.watch(operation, operation.keys, request.max_wait_ms)
-    return promise
+        def failed(error: Exception) -> None:
+            self._session.abandon()
+            promise.fail(error)
 
-
-def _fetch_in_slices(
-    services: BrokerServices,
-    context: RequestContext,
-    request: FetchRequest,
-    session: FetchContext,
-    reader: FetchReader,
-) -> Promise[ResponseParts]:
-    """Reads very many partitions: at once and, if that is too little, once more when `max_wait_ms` is over."""
-
-    def respond(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
-        return _respond(services, context, session, read)
-
-    def respond_or_wait(read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
-        if read.size >= request.min_bytes or read.is_urgent or request.max_wait_ms <= 0:
-            return respond(read)
-        promise: Promise[ResponseParts] = Promise(lambda: services.delayed_operations.cancel(operation))
-        operation = LargeDelayedFetch(
-            promise, lambda: promise.resolve(reader.read_in_slices(services.scheduler).then(respond))
-        )
-        services.delayed_operations.watch(operation, (), request.max_wait_ms)
+        promise.on_abandon = abandoned
+        response.subscribe(promise.complete, failed)
         return promise
 
-    def read_again(read: FetchRead) -> FetchRead | Promise[FetchRead]:
-        if not read.cold_lookups:
-            return read
-        warmed = _warm_lookups(services, read)
-        return warmed.then(lambda _: reader.read_in_slices(services.scheduler))
+    def _read_in_slices(self) -> Promise[ResponseParts]:
+        services, reader, ready_set = self._services, self._reader, self._session.ready_set
+        assert ready_set is not None
+        changes = ready_set.changes
 
-    first = reader.read_in_slices(services.scheduler, may_block=False)
-    return first.then(read_again).then(respond_or_wait)
+        def read_again(read: FetchRead) -> FetchRead | Promise[FetchRead]:
+            if not read.cold_lookups:
+                return read
+            warmed = _warm_lookups(services, read)
+            return warmed.then(lambda _: reader.read_in_slices(services.scheduler))
+
+        first = reader.read_in_slices(services.scheduler, may_block=False)
+        return first.then(read_again).then(
+            lambda read: self._respond_or_wait(read, has_changed=ready_set.changes != changes)
+        )
+
+    def _is_enough(self, read: FetchRead) -> bool:
+        return read.size >= self._request.min_bytes or read.is_urgent
+
+    def _respond_or_wait(
+        self, read: FetchRead, *, has_changed: bool = False
+    ) -> ResponseParts | Promise[ResponseParts]:
+        """`has_changed` says that a partition may have changed since it was read."""
+        request, session = self._request, self._session
+        if self._is_enough(read) or request.max_wait_ms <= 0 or session.is_empty or session.is_over:
+            return self._respond(read)
+        self._reader.stop_counting()
+        if session.ready_set is not None:
+            session.wait(read.results)
+            return self._wait(session.ready_set, has_changed=has_changed)
+        operations = self._services.delayed_operations
+        promise: Promise[ResponseParts] = Promise(lambda: operations.cancel(operation))
+        operation = DelayedFetch(
+            promise, self._reader, request, lambda read: promise.resolve(self._respond(read))
+        )
+        operations.watch(operation, operation.keys, request.max_wait_ms)
+        return promise
+
+    def _wait(self, ready_set: ReadySet, *, has_changed: bool) -> Promise[ResponseParts]:
+        operations, now_ms = self._services.delayed_operations, self._services.env.clock.monotonic_ms()
+        if self._deadline_ms is None:
+            self._deadline_ms = now_ms + self._request.max_wait_ms
+        promise: Promise[ResponseParts] = Promise(lambda: operations.cancel(operation))
+        operation = DelayedSessionFetch(
+            promise, lambda: self._try_again(promise, ready_set), lambda: self._respond_late(promise)
+        )
+        operations.watch(operation, (ready_set,), max(0, self._deadline_ms - now_ms))
+        if has_changed:
+            operations.notify(ready_set)
+        return promise
+
+    def _try_again(self, promise: Promise[ResponseParts], ready_set: ReadySet) -> bool:
+        """A partition has become ready, or the session has ended. Returns whether the wait is over."""
+        if self._session.is_over:
+            promise.resolve(self._respond(NOTHING_READ))
+            return True
+        if len(ready_set.ready) > self._large:
+            promise.resolve(self._read_in_slices())
+            return True
+        read = self._reader.read_ready()
+        if not self._is_enough(read):
+            self._session.wait(read.results)
+            return False
+        if self._session.is_incremental:
+            promise.resolve(self._respond(read))
+        else:
+            self._respond_late(promise)
+        return True
+
+    def _respond_late(self, promise: Promise[ResponseParts]) -> None:
+        """Responds with all that there is now."""
+        if self._session.is_over:
+            promise.resolve(self._respond(NOTHING_READ))
+        elif self._session.count > self._large:
+            promise.resolve(self._reader.read_in_slices(self._services.scheduler).then(self._respond))
+        else:
+            promise.resolve(self._respond(self._reader.read()))
+
+    def _respond(self, read: FetchRead) -> ResponseParts | Promise[ResponseParts]:
+        services, context = self._services, self._context
+        try:
+            session_response = self._session.respond(read.results, services.env.clock.monotonic_ms())
+        except KafkaError as error:
+            return _encode(context, FetchResponse(0, int(error.code), 0, []))
+        if read.throttled_bytes:
+            services.throttles.leader.record(read.throttled_bytes, services.env.clock.monotonic_ms())
+        response = FetchResponse(0, 0, session_response.session_id, session_response.topics)
+        if read.leaders:
+            response = response._replace(node_endpoints=node_endpoints(services, context, read.leaders))
+        cold = [
+            region for region in read.maybe_cold if not region.file.is_cached(region.position, region.length)
+        ]
+        if len(read.results) > LARGE_FETCH_PARTITIONS:
+            encoded = services.message_thread.submit(lambda: _encode(context, response))
+            return encoded.then(lambda parts: _after_warming(services, parts, cold) if cold else parts)
+        parts = _encode(context, response)
+        return _after_warming(services, parts, cold) if cold else parts
 
 
 def _warm_lookups(services: BrokerServices, read: FetchRead) -> Promise[None]:
@@ -148,22 +254,6 @@ def _warm_lookups(services: BrokerServices, read: FetchRead) -> Promise[None]:
                 lookup.warm()
 
     return services.tasks.run(services.env.threads.run(warm))
-
-
-def _respond(
-    services: BrokerServices, context: RequestContext, session: FetchContext, read: FetchRead
-) -> ResponseParts | Promise[ResponseParts]:
-    try:
-        session_response = session.respond(read.results, services.env.clock.now_ms())
-    except KafkaError as error:
-        return _encode(context, FetchResponse(0, int(error.code), 0, []))
-    response = FetchResponse(0, 0, session_response.session_id, session_response.topics)
-    cold = [region for region in read.maybe_cold if not region.file.is_cached(region.position, region.length)]
-    if len(read.results) > LARGE_FETCH_PARTITIONS:
-        encoded = services.message_thread.submit(lambda: _encode(context, response))
-        return encoded.then(lambda parts: _after_warming(services, parts, cold) if cold else parts)
-    parts = _encode(context, response)
-    return _after_warming(services, parts, cold) if cold else parts
 
 
 def _encode(

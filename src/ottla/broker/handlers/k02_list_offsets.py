@@ -19,6 +19,7 @@ from kio.schema.list_offsets.v11.response import (
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.services import BrokerServices
+from ottla.core.partition.leader import PartitionLeader
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.timestamp_search import TimestampOffset, TimestampSearch
 
@@ -28,6 +29,8 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
+_CONSUMER = -1
+_FIRST_WITH_NOT_AVAILABLE = 5
 # As in Kafka, for a partition that a request names twice.
 _DUPLICATE = ErrorCode.invalid_request
 
@@ -43,6 +46,7 @@ def handle(
     counts = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
+    reader = _Reader(request.replica_id, request.isolation_level, context.version)
     searches: list[_Search] = []
     topics: list[tuple[str, list[ListOffsetsPartitionResponse]]] = []
     for topic in request.topics:
@@ -54,11 +58,33 @@ def handle(
                 searches.append(_Search(topic.name, wanted, results, len(results)))
                 results.append(_response_partition(wanted, _NOT_FOUND))  # until the search has ended
             else:
-                results.append(_list_partition(services, topic.name, wanted, request.isolation_level))
+                results.append(_list_partition(services, topic.name, wanted, reader))
         topics.append((topic.name, results))
     if searches:
-        return _search_all(services, request.isolation_level, searches, topics)
+        return _search_all(services, reader, searches, topics)
     return _response(topics)
+
+
+class _Reader(NamedTuple):
+    """Who asks. A client may know offsets up to the high watermark, a follower up to the end of the log."""
+
+    replica_id: int
+    isolation_level: int
+    version: int
+
+    def limit(self, leader: PartitionLeader) -> int:
+        return leader.fetch_limit(self.isolation_level, is_follower=self.replica_id != _CONSUMER)
+
+    def check_available(self, leader: PartitionLeader) -> None:
+        """Raises KafkaError if the high watermark of a new leader is not reliable yet (KIP-207)."""
+        if self.replica_id != _CONSUMER:
+            return
+        try:
+            leader.check_offsets_available()
+        except KafkaError as error:
+            if self.version >= _FIRST_WITH_NOT_AVAILABLE:
+                raise
+            raise KafkaError(ErrorCode.leader_not_available, error.message) from error
 
 
 def _response(topics: list[tuple[str, list[ListOffsetsPartitionResponse]]]) -> ListOffsetsResponse:
@@ -71,25 +97,27 @@ def _response(topics: list[tuple[str, list[ListOffsetsPartitionResponse]]]) -> L
 
 
 def _list_partition(
-    services: BrokerServices, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    services: BrokerServices, topic: str, wanted: ListOffsetsPartition, reader: _Reader
 ) -> ListOffsetsPartitionResponse:
     try:
         hosted = _led_partition(services, topic, wanted)
-        return _response_partition(wanted, _find(hosted, wanted.timestamp, isolation_level))
+        return _response_partition(wanted, _find(hosted, wanted.timestamp, reader))
     except KafkaError as error:
         return _error_response(wanted, error.code)
 
 
 def _led_partition(services: BrokerServices, topic: str, wanted: ListOffsetsPartition) -> HostedPartition:
-    hosted = services.partitions.find(topic, None, wanted.partition_index)
-    hosted.leader.check_epoch(wanted.current_leader_epoch)
+    current = wanted.current_leader_epoch
+    hosted = services.partitions.find_leader(topic, None, wanted.partition_index, current)
+    hosted.leader.check_epoch(current)
     return hosted
 
 
-def _find(hosted: HostedPartition, timestamp: int, isolation_level: int) -> Found:
+def _find(hosted: HostedPartition, timestamp: int, reader: _Reader) -> Found:
     leader = hosted.leader
     if timestamp == _LATEST:
-        return -1, leader.fetch_limit(isolation_level, is_follower=False), leader.leader_epoch
+        reader.check_available(leader)
+        return -1, reader.limit(leader), leader.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         start_offset = hosted.log.log_start_offset
         return -1, start_offset, _epoch_at(hosted, start_offset)
@@ -133,7 +161,7 @@ class _Search(NamedTuple):
 
 async def _search_all(
     services: BrokerServices,
-    isolation_level: int,
+    reader: _Reader,
     searches: list[_Search],
     topics: list[tuple[str, list[ListOffsetsPartitionResponse]]],
 ) -> ListOffsetsResponse:
@@ -141,8 +169,9 @@ async def _search_all(
         try:
             found = await _search(services, topic, wanted)
             hosted = _led_partition(services, topic, wanted)  # it may have been deleted meanwhile
-            limit = hosted.leader.fetch_limit(isolation_level, is_follower=False)
-            if found is None or found.offset >= limit:
+            leader = hosted.leader
+            if found is None or found.offset >= reader.limit(leader):
+                reader.check_available(leader)  # a later record may be found soon
                 results[index] = _response_partition(wanted, _NOT_FOUND)
             else:
                 epoch = _epoch_at(hosted, found.offset)
@@ -172,10 +201,11 @@ async def _search(
 
 
 async def _run_in_thread(services: BrokerServices, hosted: HostedPartition, work: Callable[[], T]) -> T:
+    log = hosted.log
     try:
         return await services.record_thread.run(work)
     except OSError as error:
-        raise hosted.storage_failed(error) from error
+        raise hosted.storage_failed(error, log) from error
 
 
 def _next_search(

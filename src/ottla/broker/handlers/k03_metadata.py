@@ -17,6 +17,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
+from ottla.broker.active_controller import AUTO_CREATE_TIMEOUT_S
 from ottla.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
@@ -71,7 +72,7 @@ def _response(
         throttle_time=timedelta(),
         brokers=tuple(
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in nodes_for_client(services, context.connection.stream)
+            for node in nodes_for_client(services, context.connection)
         ),
         cluster_id=services.cluster_id,
         controller_id=controller_id_for_clients(services),
@@ -93,6 +94,8 @@ async def _create_missing(
             try:
                 await _create_topic(services, topic.name)
             except KafkaError as error:
+                if error.code is ErrorCode.not_controller:
+                    break  # there is none now: the topics are unknown, and the client asks again
                 errors[topic.name] = error.code
     return errors
 
@@ -102,7 +105,7 @@ async def _create_topic(services: NodeServices, name: str) -> None:
     command = CreateTopics(
         (NewTopic(name, random_uuid(services.env)),), placement_start=services.env.random.getrandbits(31)
     )
-    (result,) = await services.controller.submit(command)
+    (result,) = await services.controller.submit(command, AUTO_CREATE_TIMEOUT_S)
     if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
         raise KafkaError(result.error.code, result.error.message or f"{name} could not be created")
 
@@ -154,5 +157,7 @@ def _describe_partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=tuple(replica for replica in partition.replicas if not image.is_active(replica)),
+        offline_replicas=tuple(
+            replica for replica in partition.replicas if not image.is_available(partition, replica)
+        ),
     )

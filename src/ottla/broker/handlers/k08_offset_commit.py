@@ -6,6 +6,7 @@ from itertools import repeat
 
 from ottla.broker.connection import ResponseParts
 from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.long_requests import ELEMENTS_PER_SLICE, is_long, submit_in_slices
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
@@ -20,7 +21,6 @@ from ottla.protocol.offset_commit_codec import (
 )
 
 FIRST_WITH_STALE_MEMBER_EPOCH = 9
-OFFSETS_PER_SLICE = 1000
 SHAPE_BYTES_MAX = 16 * 1024  # larger commits are rare, and might not fit into one batch
 
 # In the order of the request: errors of partitions that do not exist; None for those that the group gets.
@@ -59,12 +59,33 @@ def _commit(
     services: BrokerServices, context: RequestContext, body: bytes | None, request: OffsetCommitRequest
 ) -> ResponseParts | Promise[ResponseParts]:
     """`body` is the encoded `request`, or None if it is too large to be kept as the template of a repeated commit."""
-    version = context.version
-    offsets, errors = _check_topics(services.metadata.image, request)
+    image = services.metadata.image
+    if not is_long(topic.partitions for topic in request.topics):
+        return _commit_checked(services, context, body, request, _check_topics(image, request))
+    return services.message_thread.submit(lambda: _check_topics(image, request)).then(
+        lambda checked: _commit_checked(services, context, None, request, checked)
+    )
 
-    def respond(committed: Committed) -> ResponseParts:
+
+def _commit_checked(
+    services: BrokerServices,
+    context: RequestContext,
+    body: bytes | None,
+    request: OffsetCommitRequest,
+    checked: tuple[list[OffsetToCommit], PartitionErrors],
+) -> ResponseParts | Promise[ResponseParts]:
+    version = context.version
+    offsets, errors = checked
+
+    def encode(committed: Committed) -> tuple[list[ErrorCode], bytes]:
         codes = list(_codes(committed, errors))
-        response = encode_offset_commit_response(request.topics, iter(codes), version)
+        return codes, encode_offset_commit_response(request.topics, iter(codes), version)
+
+    def respond(committed: Committed) -> ResponseParts | Promise[ResponseParts]:
+        if len(errors) > ELEMENTS_PER_SLICE:
+            encoded = services.message_thread.submit(lambda: encode(committed))
+            return encoded.then(lambda codes_and_response: context.respond(codes_and_response[1]))
+        codes, response = encode(committed)
         if body is not None and not any(codes):
             _learn(services.groups.get().templates, body, version, request, command, response)
         return context.respond(response)
@@ -84,24 +105,14 @@ def _commit(
 
 
 def _submit(services: BrokerServices, command: OffsetCommit) -> Promise[Committed]:
-    """Splits a commit of very many offsets into slices, one for each turn of the event loop. One error fails all."""
-    if len(command.offsets) <= OFFSETS_PER_SLICE:
-        return services.groups.get().submit(command.group_id, command)
-    slices = [
-        replace(command, offsets=command.offsets[start : start + OFFSETS_PER_SLICE])
-        for start in range(0, len(command.offsets), OFFSETS_PER_SLICE)
-    ]
-
-    def merge(committed: list[Committed]) -> Committed:
-        merged: list[PartitionError] = []
-        for part in committed:
-            if isinstance(part, KafkaError):
-                return part
-            merged += part
-        return tuple(merged)
-
     groups = services.groups.get()
-    return services.scheduler.run(slices, lambda part: groups.submit(part.group_id, part)).then(merge)
+    if len(command.offsets) <= ELEMENTS_PER_SLICE:
+        return groups.submit(command.group_id, command)
+    return submit_in_slices(
+        services,
+        command.offsets,
+        lambda offsets: groups.submit(command.group_id, replace(command, offsets=tuple(offsets))),
+    )
 
 
 def _learn(

@@ -155,14 +155,22 @@ def _fetch_topics(
             if version >= FIRST_WITH_TOPIC_IDS:  # the response cannot name a topic without an id
                 topics = [topic for topic in topics if topic.topic_id is not None]
             return topics
+        code = _client_error(fetched.code)
         if version >= FIRST_WITH_GROUP_ERROR:
-            return fetched
+            return KafkaError(code, fetched.message)
         return [
-            FetchedTopic(topic.name, None, [_error_offset(index, fetched.code) for index in topic.partitions])
+            FetchedTopic(topic.name, None, [_error_offset(index, code) for index in topic.partitions])
             for topic in requested or ()
         ]
 
     return services.groups.get().submit(group.group_id, command).then(to_topics)
+
+
+def _client_error(code: ErrorCode) -> ErrorCode:
+    """As in Kafka: Java consumers before 3.9 fail with COORDINATOR_NOT_AVAILABLE. NOT_COORDINATOR they retry, and they
+    look for the coordinator before, which helps if this one is cut off.
+    """
+    return ErrorCode.not_coordinator if code is ErrorCode.coordinator_not_available else code
 
 
 def _slice(requested: list[Topic]) -> list[list[Topic] | None]:

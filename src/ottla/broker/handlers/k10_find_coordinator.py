@@ -49,7 +49,7 @@ def lower(response: FindCoordinatorResponse, version: int) -> Any:
 async def handle(
     services: BrokerServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> Promise[FindCoordinatorResponse]:
-    nodes = {node.node_id: node for node in nodes_for_client(services, context.connection.stream)}
+    nodes = {node.node_id: node for node in nodes_for_client(services, context.connection)}
     keys = tuple(dict.fromkeys(request.coordinator_keys))  # a key that is named twice has one entry
     topic_error = await _create_topic(services, request.key_type) if keys else None
 

@@ -21,7 +21,7 @@ from ottla.broker.services import NodeServices
 from ottla.core.controller.settings import SUPPORTED_FEATURES
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
-from ottla.protocol.api_keys import APIS, ApiKey
+from ottla.protocol.api_keys import APIS, ApiKey, apis_of
 
 # KAFKA-18659: as in Kafka, versions 0 to 2 of Produce are offered but not served. Older versions of librdkafka compress
 # only if version 0 is offered.
@@ -36,14 +36,15 @@ def handle(
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
-            return _response(services, ErrorCode.invalid_request, ())
+            return _response(services, context, ErrorCode.invalid_request, ())
         context.connection.client_software = software
     # As in Kafka, telemetry is offered only if a subscription exists: else every client would ask for none.
     wants_telemetry = any(
         resource.type == ResourceType.CLIENT_METRICS for resource in services.metadata.image.configs
     )
+    served = apis_of(context.listener_kind)
     return _response(
-        services, ErrorCode.none, [key for key in APIS if wants_telemetry or key not in _TELEMETRY]
+        services, context, ErrorCode.none, [key for key in served if wants_telemetry or key not in _TELEMETRY]
     )
 
 
@@ -61,12 +62,14 @@ def lower(response: ApiVersionsResponse, version: int) -> ApiVersionsResponse:
     )
 
 
-def unsupported_version(services: NodeServices) -> ApiVersionsResponse:
+def unsupported_version(services: NodeServices, context: RequestContext) -> ApiVersionsResponse:
     """Has the versions of this API, from which the client chooses again (KIP-511)."""
-    return _response(services, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
+    return _response(services, context, ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
 
 
-def _response(services: NodeServices, error: ErrorCode, apis: Iterable[ApiKey]) -> ApiVersionsResponse:
+def _response(
+    services: NodeServices, context: RequestContext, error: ErrorCode, apis: Iterable[ApiKey]
+) -> ApiVersionsResponse:
     image = services.metadata.image
     unstable = services.config.get_bool("unstable.api.versions.enable")
     return ApiVersionsResponse(

@@ -34,8 +34,9 @@ def _find_end(
     services: BrokerServices, topic: OffsetForLeaderTopic, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     try:
-        hosted = services.partitions.find(topic.topic, None, asked.partition)
-        hosted.leader.check_epoch(asked.current_leader_epoch)
+        current = asked.current_leader_epoch
+        hosted = services.partitions.find_leader(topic.topic, None, asked.partition, current)
+        hosted.leader.check_epoch(current)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
     epoch, end_offset = hosted.log.epochs.end_offset_for(asked.leader_epoch, hosted.log.log_end_offset)

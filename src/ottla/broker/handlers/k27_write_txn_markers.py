@@ -3,7 +3,9 @@
 v1 flexible; v2 markers have a transaction version (KIP-1228).
 """
 
-from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+from typing import NamedTuple
+
+from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 from kio.schema.write_txn_markers.v2.response import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -15,7 +17,8 @@ from ottla.broker.coordinators.markers import WrittenMarker, flush_markers, writ
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.promise import Promise, completed
+from ottla.broker.long_requests import is_long, prepare
+from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.partition.leader import TransactionMarker
 from ottla.model.errors import ErrorCode, KafkaError
@@ -32,55 +35,91 @@ _PARTITION_ERRORS = {
 Codes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
+class _Asked(NamedTuple):
+    """One marker for one partition."""
+
+    marker: TransactionMarker
+    partition: TopicPartition
+
+
 def handle(
     services: BrokerServices, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Promise[WriteTxnMarkersResponse]:
-    codes: Codes = {}
-    written: list[tuple[int, WrittenMarker]] = []
-    for asked in request.markers:
-        _append(services, asked, codes, written)
-    flush_markers(services, [marker for _, marker in written])
-    waiting = [(producer_id, marker) for producer_id, marker in written if not marker.is_committed]
-    if not waiting:
-        return completed(_response(codes))
-    promise: Promise[WriteTxnMarkersResponse] = Promise()
+    in_thread = is_long(topic.partition_indexes for marker in request.markers for topic in marker.topics)
+    writes = _Writes(services, in_thread=in_thread)
 
-    def finish(failed: dict[HostedPartition, KafkaError]) -> None:
-        for producer_id, marker in waiting:
-            if marker.hosted in failed:
-                codes[producer_id][marker.partition] = failed[marker.hosted].code
-        promise.complete(_response(codes))
+    def write(asked: list[_Asked]) -> Promise[WriteTxnMarkersResponse]:
+        return services.scheduler.run(asked, writes.append).then(lambda _: writes.finish())
 
-    services.delayed_operations.watch(
-        DelayedProduce(promise, [(marker.hosted, marker.end_offset) for _, marker in waiting], finish),
-        [marker.hosted.topic_partition for _, marker in waiting],
-        services.config.get_int("request.timeout.ms"),
-    )
-    return promise
+    return prepare(services, lambda: _asked(request, writes.codes), in_thread=in_thread).then(write)
 
 
-def _append(
-    services: BrokerServices, asked: WritableTxnMarker, codes: Codes, written: list[tuple[int, WrittenMarker]]
-) -> None:
-    marker = TransactionMarker(
-        asked.producer_id,
-        asked.producer_epoch,
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        asked.transaction_version,
-    )
-    of_producer = codes.setdefault(asked.producer_id, {})
-    for topic in asked.topics:
-        for index in topic.partition_indexes:
-            partition = TopicPartition(topic.name, index)
-            try:
-                if asked.producer_id < 0 or asked.producer_epoch < 0:
-                    raise KafkaError(ErrorCode.invalid_request, "a marker must have a producer id and epoch")
-                written.append((asked.producer_id, write_marker(services, partition, marker)))
-            except KafkaError as error:
-                of_producer[partition] = _PARTITION_ERRORS.get(error.code, error.code)
-            else:
-                of_producer[partition] = ErrorCode.none
+def _asked(request: WriteTxnMarkersRequest, codes: Codes) -> list[_Asked]:
+    asked = []
+    for each in request.markers:
+        marker = TransactionMarker(
+            each.producer_id,
+            each.producer_epoch,
+            each.transaction_result,
+            each.coordinator_epoch,
+            each.transaction_version,
+        )
+        codes.setdefault(each.producer_id, {})
+        for topic in each.topics:
+            asked += [_Asked(marker, TopicPartition(topic.name, index)) for index in topic.partition_indexes]
+    return asked
+
+
+class _Writes:
+    """The markers of one request, and the partitions that got them."""
+
+    def __init__(self, services: BrokerServices, *, in_thread: bool) -> None:
+        self._services = services
+        self._in_thread = in_thread
+        self.codes: Codes = {}
+        self._last: dict[TopicPartition, WrittenMarker] = {}
+        self._producers: dict[TopicPartition, dict[int, None]] = {}
+
+    def append(self, asked: _Asked) -> None:
+        marker, partition = asked
+        of_producer = self.codes[marker.producer_id]
+        try:
+            if marker.producer_id < 0 or marker.producer_epoch < 0:
+                raise KafkaError(ErrorCode.invalid_request, "a marker must have a producer id and epoch")
+            # The last one is the last to be committed; under another leadership the earlier ones are lost too.
+            self._last[partition] = write_marker(self._services, partition, marker)
+        except KafkaError as error:
+            of_producer[partition] = _PARTITION_ERRORS.get(error.code, error.code)
+        else:
+            of_producer[partition] = ErrorCode.none
+            self._producers.setdefault(partition, {})[marker.producer_id] = None
+
+    def finish(self) -> Promise[WriteTxnMarkersResponse]:
+        """Waits until all markers are committed."""
+        flush_markers(self._services, self._last.values())
+        waiting = [marker for marker in self._last.values() if not marker.is_committed]
+        if not waiting:
+            return self._respond()
+        promise: Promise[WriteTxnMarkersResponse] = Promise()
+
+        def finish(failed: dict[HostedPartition, KafkaError]) -> None:
+            for hosted, error in failed.items():
+                for producer_id in self._producers[hosted.topic_partition]:
+                    self.codes[producer_id][hosted.topic_partition] = error.code
+            promise.resolve(self._respond())
+
+        operation = DelayedProduce(promise, [marker.appended for marker in waiting], finish)
+        # Many markers take several turns of the event loop, in which nobody watched the first partitions.
+        if not operation.try_complete(0):
+            self._services.delayed_operations.watch(
+                operation,
+                [marker.partition for marker in waiting],
+                self._services.config.get_int("request.timeout.ms"),
+            )
+        return promise
+
+    def _respond(self) -> Promise[WriteTxnMarkersResponse]:
+        return prepare(self._services, lambda: _response(self.codes), in_thread=self._in_thread)
 
 
 def _response(codes: Codes) -> WriteTxnMarkersResponse:

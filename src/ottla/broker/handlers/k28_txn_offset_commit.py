@@ -4,7 +4,8 @@ v2 leader epochs (KIP-320); v3 flexible, the group checks the member (KIP-447); 
 adds the partition of the group's offsets to the transaction (KIP-890).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
@@ -14,17 +15,22 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
+from ottla.broker.coordinators.shard_runtime import ShardRuntime
 from ottla.broker.coordinators.verification import (
+    VerificationMode,
     verification_is_enabled,
     verification_mode,
     verify_partitions,
 )
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.group_requests import NO_THROTTLE
+from ottla.broker.long_requests import is_long, prepare, submit_in_slices
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.groups.commands import OffsetToCommit, PartitionError, TxnOffsetCommit
+from ottla.core.groups.shard import GroupShard
+from ottla.core.partition.producers import Verification
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_SEQUENCE, TopicPartition
 
@@ -40,19 +46,34 @@ PartitionErrors = list[ErrorCode | None]
 def handle(
     services: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Promise[TxnOffsetCommitResponse]:
-    offsets, errors = _check_topics(services.metadata.image, request)
+    in_thread = is_long(topic.partitions for topic in request.topics)
+    image = services.metadata.image
 
-    def respond(committed: Committed) -> TxnOffsetCommitResponse:
-        codes: Iterator[ErrorCode]
-        if isinstance(committed, KafkaError):
-            codes = repeat(_error_code_for_version(committed.code, context.version))
-        else:
-            codes = iter([partition.error_code for partition in committed])
-        return _response(request, [next(codes) if error is None else error for error in errors])
+    def commit(
+        checked: tuple[list[OffsetToCommit], PartitionErrors],
+    ) -> Promise[TxnOffsetCommitResponse]:
+        offsets, errors = checked
+        committed: Promise[Committed] = completed(())
+        if offsets:
+            committed = _commit(services, context.version, request, tuple(offsets))
+        return committed.then(
+            lambda codes: prepare(
+                services,
+                lambda: _response(request, _codes(codes, errors, context.version)),
+                in_thread=in_thread,
+            )
+        )
 
-    if not offsets:
-        return completed(respond(()))
-    return _commit(services, context.version, request, tuple(offsets)).then(respond)
+    return prepare(services, lambda: _check_topics(image, request), in_thread=in_thread).then(commit)
+
+
+def _codes(committed: Committed, errors: PartitionErrors, version: int) -> list[ErrorCode]:
+    codes: Iterator[ErrorCode]
+    if isinstance(committed, KafkaError):
+        codes = repeat(_error_code_for_version(committed.code, version))
+    else:
+        codes = iter([partition.error_code for partition in committed])
+    return [next(codes) if error is None else error for error in errors]
 
 
 def _commit(
@@ -61,47 +82,33 @@ def _commit(
     request: TxnOffsetCommitRequest,
     offsets: tuple[OffsetToCommit, ...],
 ) -> Promise[Committed]:
-    """Commits the offsets after verifying that the partition of the group's offsets is in the transaction."""
+    """Commits the offsets after verifying that the partition of the group's offsets is in the transaction.
+
+    Very many offsets are committed in slices. If one fails, the producer gets an error and must abort, and the offsets
+    of the other slices are dropped with the transaction.
+    """
     if not request.group_id:
         return completed(KafkaError(ErrorCode.invalid_group_id, "the group id is empty: set group.id"))
     if request.producer_id < 0 or request.producer_epoch < 0:
         message = f"there is no producer {request.producer_id} with epoch {request.producer_epoch}"
         return completed(KafkaError(ErrorCode.invalid_producer_id_mapping, message))
-    command = TxnOffsetCommit(
-        group_id=request.group_id,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        generation_id=request.generation_id,
-        offsets=offsets,
-    )
-    groups = services.groups.get()
-    runtime = groups.runtimes.for_key(request.group_id)
-    if runtime is None:  # `submit` returns the error
-        return groups.submit(request.group_id, command)
-    hosted, partition = runtime.hosted, runtime.hosted.topic_partition
+    runtime = services.groups.get().runtimes.for_key(request.group_id)
+    if runtime is None:  # `_submit` returns the error
+        return _submit(services, request, offsets[:1])
     mode = verification_mode(version, FIRST_WITH_ABORTABLE, FIRST_THAT_ADDS_PARTITIONS)
+    transaction = _Transaction(services, request, runtime, mode)
     try:
-        verification = hosted.log.producers.start_verification(
-            request.producer_id,
-            request.producer_epoch,
-            NO_SEQUENCE,
-            services.env.clock.now_ms(),
-            epoch_per_transaction=mode.epoch_per_transaction,
-        )
+        transaction.start()
     except KafkaError as error:
         return completed(error)
-    if verification is None or not verification_is_enabled(services, mode):
-        return groups.submit(request.group_id, command)
+    if not verification_is_enabled(services, mode):
+        return submit_in_slices(services, offsets, partial(_submit, services, request))
+    if transaction.verification is None:
+        return submit_in_slices(services, offsets, transaction.submit)
+    partition = runtime.hosted.topic_partition
 
     def commit(errors: Mapping[TopicPartition, KafkaError]) -> Committed | Promise[Committed]:
-        if partition in errors:
-            return errors[partition]
-        if not hosted.log.producers.is_verified(request.producer_id, verification):
-            message = f"the transaction of {request.transactional_id!r} has ended"
-            return KafkaError(ErrorCode.invalid_txn_state, message)
-        return groups.submit(request.group_id, command)
+        return errors.get(partition) or submit_in_slices(services, offsets, transaction.submit)
 
     return verify_partitions(
         services,
@@ -111,6 +118,73 @@ def _commit(
         [partition],
         mode,
     ).then(commit)
+
+
+def _submit(
+    services: BrokerServices, request: TxnOffsetCommitRequest, part: Sequence[OffsetToCommit]
+) -> Promise[Committed]:
+    command = TxnOffsetCommit(
+        group_id=request.group_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation_id=request.generation_id,
+        offsets=tuple(part),
+    )
+    return services.groups.get().submit(request.group_id, command)
+
+
+class _Transaction:
+    """The transaction of a request. It must be open with each slice: nobody would end one that a late slice opens."""
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        request: TxnOffsetCommitRequest,
+        runtime: ShardRuntime[GroupShard],
+        mode: VerificationMode,
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._runtime = runtime
+        self._mode = mode
+        self.verification: Verification | None = None
+
+    def start(self) -> None:
+        """Starts the verification, unless the transaction is open here already. Raises KafkaError for an old epoch."""
+        self.verification = self._verification()
+
+    def submit(self, part: Sequence[OffsetToCommit]) -> Promise[Committed]:
+        try:
+            self._check()
+        except KafkaError as error:
+            return completed(error)
+        return _submit(self._services, self._request, part)
+
+    def _check(self) -> None:
+        group_id, runtime = self._request.group_id, self._runtime
+        if (
+            self._services.groups.get().runtimes.for_key(group_id) is not runtime
+            or not runtime.has_leadership
+        ):
+            # The log may have been truncated, and the verification dropped with it. The transaction may still be open.
+            raise KafkaError(
+                ErrorCode.not_coordinator, f"the group {group_id!r} was moved during the request"
+            )
+        now = self._verification()  # None after the first slice, which has opened the transaction here
+        if now is not None and now is not self.verification:
+            message = f"the transaction of {self._request.transactional_id!r} has ended"
+            raise KafkaError(ErrorCode.invalid_txn_state, message)
+
+    def _verification(self) -> Verification | None:
+        return self._runtime.hosted.log.producers.start_verification(
+            self._request.producer_id,
+            self._request.producer_epoch,
+            NO_SEQUENCE,
+            self._services.env.clock.now_ms(),
+            epoch_per_transaction=self._mode.epoch_per_transaction,
+        )
 
 
 def _error_code_for_version(code: ErrorCode, version: int) -> ErrorCode:

@@ -1,29 +1,41 @@
 """AlterConfigs, versions 0 to 2 (KIP-133): the configs of the request replace all configs of the resource."""
 
 from datetime import timedelta
+from typing import Any
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
+from ottla.broker.config_requests import slices_of, submit_slices
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.long_requests import is_long
 from ottla.broker.services import NodeServices
-from ottla.core.controller.commands import AlterConfigs
+from ottla.core.controller.commands import AlterConfigs, ApiError
 from ottla.core.controller.image import ConfigResource
 
 
 async def handle(
     services: NodeServices, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    command = AlterConfigs(
-        tuple(
+    in_thread = is_long(resource.configs for resource in request.resources)
+
+    def resources() -> list[Any]:
+        return slices_of(
             (
                 ConfigResource(resource.resource_type, resource.resource_name),
                 tuple((config.name, config.value) for config in resource.configs),
             )
             for resource in request.resources
-        ),
-        validate_only=request.validate_only,
+        )
+
+    slices = await services.message_thread.run(resources) if in_thread else resources()
+    results = await submit_slices(
+        services, slices, lambda part: AlterConfigs(part, validate_only=request.validate_only)
     )
+    return await services.message_thread.run(lambda: _response(results)) if in_thread else _response(results)
+
+
+def _response(results: list[tuple[ConfigResource, ApiError]]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         throttle_time=timedelta(),
         responses=tuple(
@@ -33,6 +45,6 @@ async def handle(
                 resource_type=resource.type,
                 resource_name=resource.name,
             )
-            for resource, error in await services.controller.submit(command)
+            for resource, error in results
         ),
     )

@@ -68,7 +68,7 @@ def _replica(hosted: HostedPartition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=hosted.topic_partition.partition,
         partition_size=hosted.log.size_bytes,
-        offset_lag=max(0, hosted.leader.high_watermark - hosted.log.log_end_offset),
+        offset_lag=max(0, hosted.role.high_watermark - hosted.log.log_end_offset),
         is_future_key=False,
     )
 

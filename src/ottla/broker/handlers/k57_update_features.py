@@ -1,8 +1,13 @@
-"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778). v1 upgrade types; v2 one error for the whole request."""
+"""UpdateFeatures, versions 0 to 2 (KIP-584, KIP-778). v1 upgrade types; v2 no results of single features (KIP-1022).
+
+All features are updated or none, so an error is one of the whole request in all versions.
+"""
 
 from datetime import timedelta
 from typing import Any
 
+from kio.schema.update_features.v1.response import UpdatableFeatureResult
+from kio.schema.update_features.v1.response import UpdateFeaturesResponse as UpdateFeaturesResponseV1
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
@@ -10,6 +15,9 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import FeatureUpdate, FeatureUpgradeType, UpdateFeatures
 from ottla.model.errors import ErrorCode
+
+_FIRST_WITHOUT_RESULTS = 2
+_ALL_FAILED = "The update failed for all features since the following feature had an error: "
 
 
 def lift(request: UpdateFeaturesRequest, as_sent: Any, version: int) -> UpdateFeaturesRequest:
@@ -30,15 +38,30 @@ def lift(request: UpdateFeaturesRequest, as_sent: Any, version: int) -> UpdateFe
 
 async def handle(
     services: NodeServices, context: RequestContext, request: UpdateFeaturesRequest
-) -> UpdateFeaturesResponse:
+) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
     updates = tuple(
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     )
     results = await services.controller.submit(UpdateFeatures(updates, validate_only=request.validate_only))
     first_error = next((error for _, error in results if error.code is not ErrorCode.none), None)
-    return UpdateFeaturesResponse(
+    if first_error is not None:
+        # A request that the controller could not decide is not the fault of a feature.
+        is_retried = first_error.code is ErrorCode.not_controller
+        message = first_error.message if is_retried else f"{_ALL_FAILED}{first_error.message}"
+        return UpdateFeaturesResponse(
+            throttle_time=timedelta(), error_code=first_error.code, error_message=message
+        )
+    if context.version >= _FIRST_WITHOUT_RESULTS:
+        return UpdateFeaturesResponse(
+            throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
+        )
+    return UpdateFeaturesResponseV1(
         throttle_time=timedelta(),
-        error_code=ErrorCode.none if first_error is None else first_error.code,
-        error_message=None if first_error is None else first_error.message,
+        error_code=ErrorCode.none,
+        error_message=None,
+        results=tuple(
+            UpdatableFeatureResult(feature=name, error_code=ErrorCode.none, error_message=None)
+            for name, _ in results
+        ),
     )

@@ -47,7 +47,7 @@ def _describe(services: BrokerServices, topic: _Topic, index: int) -> PartitionR
     if invalid_name is not None:
         return _error_response(index, KafkaError(ErrorCode.invalid_topic_exception, invalid_name))
     try:
-        hosted = services.partitions.find(topic.name, None, index)
+        hosted = services.partitions.find_replica(topic.name, None, index)
     except KafkaError as error:
         return _error_response(index, error)
     return PartitionResponse(

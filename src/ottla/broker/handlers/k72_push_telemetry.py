@@ -37,7 +37,7 @@ def _receive(services: BrokerServices, context: RequestContext, request: PushTel
         request.subscription_id,
         len(request.metrics),
         terminating=request.terminating,
-        now_ms=services.env.clock.now_ms(),
+        now_ms=services.env.clock.monotonic_ms(),
     )
     try:
         metrics = decompress(request.compression_type, request.metrics, telemetry.max_push_bytes)

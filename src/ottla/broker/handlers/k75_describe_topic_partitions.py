@@ -109,5 +109,7 @@ def _describe_partition(
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=tuple(replica for replica in partition.replicas if not image.is_active(replica)),
+        offline_replicas=tuple(
+            replica for replica in partition.replicas if not image.is_available(partition, replica)
+        ),
     )

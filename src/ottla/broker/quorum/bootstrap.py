@@ -7,11 +7,19 @@ levels of this release are used, and written to it.
 from collections.abc import Mapping
 
 from ottla.broker.quorum.snapshots import BOOTSTRAP_CHECKPOINT, decode_snapshot, encode_snapshot
-from ottla.core.controller.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
+from ottla.core.controller.configs import MIN_INSYNC_REPLICAS
+from ottla.core.controller.image import (
+    ELR_VERSION,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    ResourceType,
+)
 from ottla.env.disk import Disk
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX
 from ottla.protocol.metadata_records.records import (
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -21,18 +29,38 @@ DEFAULT_FEATURES: Mapping[str, int] = {
     METADATA_VERSION: METADATA_VERSION_MAX,
     GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
+    ELR_VERSION: 1,
 }
 
 
-def bootstrap_records(disk: Disk, log_dir: str, now_ms: int) -> list[MetadataRecord]:
-    """The records that a new leader appends to an empty log, as one metadata transaction (KIP-868)."""
+def bootstrap_records(
+    disk: Disk, log_dir: str, now_ms: int, min_insync_replicas: int = 1
+) -> list[MetadataRecord]:
+    """The records that a new leader appends to an empty log, as one metadata transaction (KIP-868).
+
+    Eligible leader replicas (KIP-966) depend on min.insync.replicas, so all brokers get the value of this node.
+    """
     path = f"{log_dir}/{BOOTSTRAP_CHECKPOINT}"
-    try:
-        records = list(decode_snapshot(disk.read_bytes(path), path))
-    except FileNotFoundError:
-        records = [
-            FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_FEATURES.items()
-        ]
-        data = encode_snapshot(records, epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
-        disk.write_atomically(path, data)
+    if not disk.exists(path):
+        write_bootstrap_checkpoint(disk, log_dir, DEFAULT_FEATURES, now_ms)
+    records = list(decode_snapshot(disk.read_bytes(path), path))
+    if any(isinstance(record, FeatureLevelRecord) and record.name == ELR_VERSION for record in records):
+        records.append(
+            ConfigRecord(
+                resource_type=ResourceType.BROKER,
+                resource_name="",
+                name=MIN_INSYNC_REPLICAS,
+                value=str(min_insync_replicas),
+            )
+        )
     return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
+
+
+def write_bootstrap_checkpoint(disk: Disk, log_dir: str, features: Mapping[str, int], now_ms: int) -> None:
+    """As Kafka's formatter writes it: metadata.version is the first record, and level 0 means no record."""
+    names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
+    records = [
+        FeatureLevelRecord(name=name, feature_level=features[name]) for name in names if features[name] > 0
+    ]
+    data = encode_snapshot(records, epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
+    disk.write_atomically(f"{log_dir}/{BOOTSTRAP_CHECKPOINT}", data)

@@ -19,7 +19,10 @@ from ottla.protocol.metadata_records.codec import decode_record
 logger = logging.getLogger("ottla.quorum")
 
 # A long log is replayed in parts, so that other tasks have their turn in between.
-RECORDS_PER_TURN = 500
+RECORDS_PER_TURN = 200
+# Subscribers compare two images in one turn. So an image has not many more new records than this, unless they are one
+# batch of the log.
+RECORDS_PER_IMAGE = 1_000
 
 # The result, if there is one, is awaited before the next image is published.
 Subscriber = Callable[[MetadataImage, MetadataImage], Awaitable[None] | None]
@@ -39,6 +42,7 @@ class MetadataLoader:
         self.published_offset = self.image.offset  # all work of the subscribers is done
         # Of records that the log had when this node started.
         self.records_replayed = self.bytes_replayed = 0
+        self.records_per_turn, self.pause_s = RECORDS_PER_TURN, 0.0  # simulations change them
         self._env = env
         self._log = log
         self._on_published = on_published
@@ -78,7 +82,10 @@ class MetadataLoader:
         self._replay = replay
 
     async def apply(self, high_watermark: int) -> None:
-        """Applies the records below `high_watermark`, and returns when the subscribers have done their work.
+        """Applies records below `high_watermark`, and returns when the subscribers have done their work.
+
+        If there are very many it applies the first of them: the caller goes on until `applied_offset` says that it is
+        done.
 
         Raises ReplayError for a record that contradicts the ones before it, and KafkaError for one that is unknown.
         """
@@ -94,6 +101,8 @@ class MetadataLoader:
         taken = None
         while self._offered and self._offered[0].offset < high_watermark:
             taken = self._offered.popleft()
+            if taken.offset - self.image.offset >= RECORDS_PER_IMAGE:
+                break
         if taken is not None:
             self._replay = MetadataReplay(taken)
         return taken
@@ -108,14 +117,18 @@ class MetadataLoader:
             for record in records:
                 decoded = decode_record(record.value or b"")
                 replay.replay(record.offset, decoded, header.partition_leader_epoch)
+                in_turn += 1
+                if in_turn >= self.records_per_turn:
+                    in_turn = 0
+                    await asyncio.sleep(self.pause_s)
             replay.skip_to(header.last_offset, header.partition_leader_epoch)
             if header.base_offset < self._log.end_offset_at_open:
                 self.records_replayed += len(records)
                 self.bytes_replayed += header.size
-            in_turn += len(records)
-            if in_turn >= RECORDS_PER_TURN:
-                in_turn = 0
-                await asyncio.sleep(0)
+            if header.last_offset - start >= RECORDS_PER_IMAGE:
+                return
+            if header.next_offset < self._log.log_start_offset:
+                return  # a snapshot of the leader has replaced the log: the caller goes on with it
 
     async def _publish(self, new: MetadataImage) -> None:
         """Calls all subscribers in one turn of the event loop, and then awaits the work that they return."""

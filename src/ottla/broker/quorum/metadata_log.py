@@ -25,11 +25,18 @@ from ottla.storage.file_names import LOG_SUFFIX
 from ottla.storage.flush import FlushWork
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.truncation import prepare_read
 
 logger = logging.getLogger("ottla.quorum")
 
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 READ_BYTES = 1 << 20
+_PARSED_BYTES = 16 * 1024  # at once: some hundred records, which takes a few milliseconds
+_INDEX_INTERVAL_BYTES = 4096
+_INDEX_ENTRY_BYTES = 12  # of the time index, which has the larger entries
+_INDEX_ENTRIES_MIN = 16
+_PART_SUFFIX = ".part"
+_UNFINISHED_SUFFIXES = (_PART_SUFFIX, ".tmp")
 
 
 class MetadataLog:
@@ -44,6 +51,7 @@ class MetadataLog:
         self._log = log
         self._flushed = flushed
         self.end_offset_at_open = log.log_end_offset
+        self.parsed_bytes = _PARSED_BYTES  # simulations change it
         self.appended_bytes = 0  # since it was opened
         self.last_append_ms = NO_TIMESTAMP
 
@@ -60,6 +68,7 @@ class MetadataLog:
     @classmethod
     def open(cls, disk: Disk, directory: str, settings: QuorumSettings, now_ms: int) -> "MetadataLog":
         """Truncates a torn last write. Raises KafkaError if flushed records are damaged or missing."""
+        _remove_unfinished(disk, directory)
         flushed = FlushedOffset(disk, directory)
         flushed_offset = flushed.read()
         if flushed_offset is None:
@@ -88,13 +97,14 @@ class MetadataLog:
                 f"{flushed_offset}: its end is lost. Restore the directory from a backup, or remove {flushed.path} to "
                 "go on without the lost records",
             )
-        if latest.end_offset > log.log_end_offset:
+        if _is_replaced_by(log, latest):
             logger.warning(
                 "the metadata log in %s ends at offset %d, its snapshot at %d: it goes on from the snapshot",
                 directory,
                 log.log_end_offset,
                 latest.end_offset,
             )
+            flushed.lower_to(latest.end_offset)
             log.truncate_fully_and_start_at(latest.end_offset, now_ms)
         if latest.end_offset < log.log_start_offset:
             raise KafkaError(
@@ -146,7 +156,7 @@ class MetadataLog:
     def batches_from(self, offset: int, end_offset: int) -> Iterator[Batch]:
         """All batches with records from `offset` to `end_offset`."""
         while offset < end_offset:
-            found = self._log.read(offset, READ_BYTES, end_offset=end_offset, at_least_one=True)
+            found = self._log.read(offset, self.parsed_bytes, end_offset=end_offset, at_least_one=True)
             batches = read_batches(found.region.read())
             if not batches:
                 raise self._damaged(f"has no records from offset {offset} to {end_offset}")
@@ -191,7 +201,8 @@ class MetadataLog:
         """Raises OSError."""
         # First the recorded offset: after a crash in between, the records beyond it are not missed.
         await threads.run(lambda: self._flushed.lower_to(offset))
-        self._log.truncate_to(offset, now_ms)
+        remaining = await threads.run(prepare_read(self._log, offset))
+        self._log.truncate_to(offset, now_ms, remaining)
 
     def _remove_old_snapshots(self) -> None:
         """Removes the snapshots before the start of the log. Raises OSError."""
@@ -228,7 +239,7 @@ class MetadataLog:
         Raises KafkaError if the snapshot is damaged, and OSError.
         """
         snapshot = SnapshotId(chunk.snapshot.offset, chunk.snapshot.epoch)
-        path = f"{self.snapshot_path(snapshot)}.part"
+        path = f"{self.snapshot_path(snapshot)}{_PART_SUFFIX}"
 
         def write() -> None:
             with contextlib.closing(self._disk.open(path, create=True)) as file:
@@ -239,6 +250,8 @@ class MetadataLog:
                 data = self._disk.read_bytes(path)
                 decode_snapshot(data, path)
                 self.write_snapshot(snapshot, data)
+                # The log may have been flushed beyond the snapshot, with records that were not committed.
+                self._flushed.lower_to(snapshot.end_offset)
                 self._disk.remove(path)
 
         await threads.run(write)
@@ -252,22 +265,22 @@ class MetadataLog:
         self._disk.write_atomically(self.snapshot_path(snapshot), data)
 
     def clean(self, settings: QuorumSettings, high_watermark: int, now_ms: int) -> None:
-        """Deletes old snapshots by size and age, never the last one, and the log before the oldest that is left."""
+        """Deletes old snapshots by size and age, never the last one, each with the log before the next one.
+
+        As in Kafka (KIP-630), the log before the oldest snapshot stays: followers that are behind fetch it, instead of
+        the whole image.
+        """
         sizes = [self._disk.file_size(self.snapshot_path(snapshot)) for snapshot in self.snapshots]
-        excess = -1
-        if settings.retention_bytes >= 0:
-            excess = self.size_bytes + sum(sizes) - settings.retention_bytes
         while len(self.snapshots) > 1:
             path = self.snapshot_path(self.snapshots[0])
-            age_ms = now_ms - self._disk.modified_ms(path)
-            is_old = 0 <= settings.retention_ms < age_ms
-            if excess <= 0 and not is_old:
+            is_too_large = 0 <= settings.retention_bytes < self.size_bytes + sum(sizes)
+            is_old = 0 <= settings.retention_ms < now_ms - self._disk.modified_ms(path)
+            if not is_too_large and not is_old:
                 break
             self._disk.remove(path)
-            del self.snapshots[0]
-            excess -= sizes.pop(0)
-        if self.snapshots and self._log.delete_records_before(self.snapshots[0].end_offset):
-            self._log.delete_old_segments(now_ms, high_watermark)
+            del self.snapshots[0], sizes[0]
+            if self._log.delete_records_before(self.snapshots[0].end_offset):
+                self._log.delete_old_segments(now_ms, high_watermark)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Removes the files of deleted segments after file.delete.delay.ms."""
@@ -284,10 +297,32 @@ class MetadataLog:
             self._flushed.close()
 
 
+def _remove_unfinished(disk: Disk, directory: str) -> None:
+    """Removes parts of a snapshot that the leader was sending, and files that were being replaced. Raises OSError."""
+    for name in disk.list_dir(directory) if disk.exists(directory) else ():
+        if name.endswith(_UNFINISHED_SUFFIXES):
+            disk.remove(f"{directory}/{name}")
+
+
+def _is_replaced_by(log: Log, snapshot: SnapshotId) -> bool:
+    """Whether a leader has sent the snapshot, and this node stopped before it had removed the log.
+
+    As in Kafka: the log ends before the snapshot, or has no records of its epoch. It may have records then that were
+    never committed.
+    """
+    if log.log_end_offset < snapshot.end_offset:
+        return True
+    epochs = log.epochs.entries()  # empty if the log is, or if their file is lost
+    is_empty = log.log_start_offset == log.log_end_offset
+    return bool(epochs) and not is_empty and snapshot.epoch > epochs[-1][0]
+
+
 def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int, flushed_offset: int) -> Log:
     config = LogConfig(
         segment_bytes=settings.segment_bytes,
         segment_ms=settings.segment_ms,
+        index_interval_bytes=_INDEX_INTERVAL_BYTES,
+        max_index_bytes=_index_bytes(settings.segment_bytes),
         # Only records that are in a snapshot may be deleted.
         retention_ms=-1,
         retention_bytes=-1,
@@ -307,6 +342,12 @@ def _open_log(disk: Disk, directory: str, settings: QuorumSettings, now_ms: int,
         )
     except CorruptCheckpointError as error:
         raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+
+
+def _index_bytes(segment_bytes: int) -> int:
+    """As much as the index of a full segment needs: it is mapped while the segment is active."""
+    entries = max(segment_bytes // _INDEX_INTERVAL_BYTES, _INDEX_ENTRIES_MIN) + 1
+    return entries * _INDEX_ENTRY_BYTES
 
 
 def _encode_entry(entry: Entry, now_ms: int) -> bytes:

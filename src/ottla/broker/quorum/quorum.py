@@ -3,17 +3,22 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ottla.broker.quorum.bootstrap import bootstrap_records
 from ottla.broker.quorum.controller_runtime import ControllerRuntime
+from ottla.broker.quorum.description import QuorumDescription, describe_quorum
 from ottla.broker.quorum.loader import MetadataLoader, Subscriber
 from ottla.broker.quorum.metadata_log import METADATA_PARTITION, MetadataLog
 from ottla.broker.quorum.quorum_state import read_quorum_state
 from ottla.broker.quorum.raft_driver import NoPeers, Peers, RaftDriver
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshot_writer import SnapshotWriter
-from ottla.core.controller.commands import ControllerCommand, ResponseT
+from ottla.core.controller.commands import (
+    BalanceLeaders,
+    ControllerCommand,
+    ElectLostLeaders,
+    ResponseT,
+)
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
@@ -27,15 +32,7 @@ from ottla.protocol.metadata_records.records import AbortTransactionRecord
 
 logger = logging.getLogger("ottla.quorum")
 
-
-class QuorumDescription(NamedTuple):
-    """The content of DescribeQuorum (KIP-836)."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    log_end_offset: int
-    voters: tuple[int, ...]
+_HAND_OVER_S = 1.0
 
 
 class Quorum:
@@ -75,7 +72,10 @@ class Quorum:
         self._has_failed = False
         self._controller: ControllerRuntime | None = None
         self._aborted_epoch = -1
+        self._last_leader_id = -1
+        self.on_new_leader: Callable[[], None] = lambda: None
         self._tasks: list[asyncio.Task[None]] = []
+        self._checks: list[asyncio.Task[None]] = []
 
     # Starting and stopping
 
@@ -105,10 +105,10 @@ class Quorum:
             log=self._log.log_state(),
             settings=self._raft_settings,
             random_below=env.random.randrange,
-            now_ms=now_ms,
+            now_ms=env.clock.monotonic_ms(),
         )
         self.driver = RaftDriver(
-            env, node, self._log, self._peers, on_step=self._stepped.set, on_failure=self._fail
+            env, node, self._log, self._peers, on_step=self._on_step, on_failure=self._fail
         )
         self._snapshots = SnapshotWriter(env, self._settings, self._log, self.driver, self.loader)
         self.driver.start()
@@ -127,6 +127,8 @@ class Quorum:
 
     async def close(self) -> None:
         """Ends after the current step. Commands without a response get an error."""
+        if self._tasks and self._stopped is None:
+            await self.driver.hand_over(_HAND_OVER_S)
         self._stop(KafkaError(ErrorCode.not_controller, f"node {self._node_id} is shutting down"))
         if not self._tasks:
             return
@@ -147,9 +149,27 @@ class Quorum:
         return self.loader.image
 
     @property
+    def is_started(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return self._voters
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller, as far as this node knows; -1 if it does not."""
+        return self.driver.node.leader_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller. It is not, once its log has failed."""
+        return self.machine is not None
+
+    @property
     def machine(self) -> ControllerMachine | None:
         """The state of the active controller, if it is this node."""
-        return None if self._controller is None else self._controller.machine
+        return self._controller.machine if self._controller is not None and self._stopped is None else None
 
     async def submit(self, command: ControllerCommand[ResponseT]) -> ResponseT:
         """The response to a command, after its records are committed and all subscribers have applied them.
@@ -169,11 +189,18 @@ class Quorum:
         """
         self._subscribers.append(subscriber)
 
-    def describe_quorum(self) -> QuorumDescription:
-        node = self.driver.node
-        return QuorumDescription(
-            node.leader_id, node.epoch, node.high_watermark, node.log.end_offset, node.voters
-        )
+    def describe_quorum(self) -> QuorumDescription | None:
+        """None unless this node leads: only the leader knows how far the others are."""
+        clock = self._env.clock
+        return describe_quorum(self.driver.node, clock.monotonic_ms(), clock.now_ms())
+
+    def _on_step(self) -> None:
+        # At once, not when `_run` has published: publishing may take seconds, and the next leader's records may have
+        # replaced those of this controller by then.
+        self._check_leadership()
+        self._stepped.set()
+        if self._controller is not None:
+            self._controller.on_committed(self.driver.node.high_watermark)
 
     # Applying what is committed
 
@@ -182,7 +209,7 @@ class Quorum:
             while self._stopped is None:
                 await self._stepped.wait()
                 self._stepped.clear()
-                self._check_leadership()
+                self._notify_of_leader()
                 await self._load()
                 self._maybe_activate()
                 if self._controller is not None and self.image.features:
@@ -207,6 +234,17 @@ class Quorum:
 
     # The controller
 
+    def _notify_of_leader(self) -> None:
+        if self.leader_id != self._last_leader_id:
+            self._last_leader_id = self.leader_id
+            logger.info(
+                "node %d: the leader of the quorum is %s in epoch %d",
+                self._node_id,
+                f"node {self.leader_id}" if self.leader_id >= 0 else "not known",
+                self.driver.node.epoch,
+            )
+            self.on_new_leader()
+
     def _check_leadership(self) -> None:
         """Discards the controller if this node no longer leads, or leads in another epoch."""
         controller, node = self._controller, self.driver.node
@@ -227,22 +265,42 @@ class Quorum:
             if self._aborted_epoch != node.epoch:
                 self._aborted_epoch = node.epoch
                 abort = AbortTransactionRecord(reason="Controller failover")
-                self.driver.propose([encode_record(abort, loader.image.metadata_version)])
+                self.driver.propose([encode_record(abort, loader.image.metadata_version)], node.epoch)
             return
         machine = ControllerMachine(self._controller_settings, loader.image)
         controller = ControllerRuntime(self._env, self.driver, loader, machine, node.epoch)
         self._controller = controller
         self._tasks = [task for task in self._tasks if not task.done()]
+        self._start_checks(controller)
         self._tasks.append(asyncio.create_task(self._run_controller(controller), name="controller"))
         if not loader.image.features:
+            min_isr = self._controller_settings.min_insync_replicas
             now_ms = self._env.clock.now_ms()
-            controller.append(bootstrap_records(self._env.disk, self._log_dir, now_ms))
+            controller.append(bootstrap_records(self._env.disk, self._log_dir, now_ms, min_isr))
+
+    def _start_checks(self, controller: ControllerRuntime) -> None:
+        """What the controller does by itself, as long as it is active."""
+        settings = self._settings
+        # The controller before may have stopped between two parts of a decision.
+        controller.submit_unasked(ElectLostLeaders())
+        checks = [
+            controller.repeat(BalanceLeaders(), settings.leader_balance_interval_ms),
+            controller.repeat(ElectLostLeaders(), settings.leader_election_interval_ms),
+        ]
+        if len(self._voters) > 1:
+            checks.append(controller.write_no_ops(settings.no_op_interval_ms))
+        self._checks = [asyncio.create_task(check, name="controller check") for check in checks]
 
     async def _run_controller(self, controller: ControllerRuntime) -> None:
+        checks = self._checks
         try:
             await controller.run()
         except Exception as error:
             self._fail(error)
+        finally:
+            for check in checks:
+                check.cancel()
+            await asyncio.gather(*checks, return_exceptions=True)
 
     def _not_controller(self) -> KafkaError:
         leader_id = self.driver.node.leader_id

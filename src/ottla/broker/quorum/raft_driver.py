@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.broker.quorum.metadata_log import MetadataLog
 from ottla.broker.quorum.quorum_state import write_quorum_state
-from ottla.core.raft.errors import DivergedBelowCommit
+from ottla.core.raft.errors import DivergedBelowCommit, NotLeader
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import (
     BeginQuorumEpochRequest,
@@ -31,7 +31,7 @@ from ottla.core.raft.messages import (
 from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import Entry, Ready
 from ottla.env import Env
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
 
 logger = logging.getLogger("ottla.quorum")
@@ -94,6 +94,8 @@ class RaftDriver:
         self._wake = asyncio.Event()
         self._step_ended: list[asyncio.Future[None]] = []
         self._changed: list[asyncio.Future[None]] = []
+        self._released_position: QuorumPosition | None = None
+        self._write_began_ms: int | None = None  # of the current step
         self._calls: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._failure: DivergedBelowCommit | None = None
@@ -117,45 +119,72 @@ class RaftDriver:
 
     # Use by this node
 
-    def propose(self, values: Sequence[bytes]) -> Entry:
-        """Appends records that are committed together. Raises NotLeader."""
+    def propose(self, values: Sequence[bytes], epoch: int) -> Entry:
+        """Appends records that are committed together. Raises NotLeader, also if this node leads another epoch: the
+        records were decided on what the log had in `epoch`.
+        """
+        self.check_leads(epoch)
         entry = self.node.propose(values)
         self._wake.set()
         return entry
 
+    def check_leads(self, epoch: int) -> None:
+        """Raises NotLeader if this node does not lead `epoch`."""
+        node = self.node
+        if not node.is_leader:
+            raise NotLeader(f"node {node.node_id} does not lead the quorum in epoch {node.epoch}")
+        if node.epoch != epoch:
+            raise NotLeader(f"node {node.node_id} leads epoch {node.epoch}, not {epoch}")
+
     def resign(self) -> None:
-        self.node.resign(self._env.clock.now_ms())
+        self.node.resign(self._env.clock.monotonic_ms())
         self._wake.set()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Resigns, if this node leads, and asks the other voters to elect a leader before their timeouts."""
+        if not self.node.is_leader or len(self.node.voters) == 1 or self._is_stopped:
+            return
+        self.resign()
+        try:
+            await self.step_end()
+        except OSError:
+            return  # the log has failed: the others will notice
+        if self._calls:
+            await asyncio.wait(set(self._calls), timeout=timeout_s)
 
     async def step_end(self) -> None:
         """Returns when everything that the node has decided so far is durable. Raises OSError if that failed."""
-        if self._is_stopped:
-            raise ConnectionError("the quorum has stopped")
+        self._check_running()
         ended = asyncio.get_running_loop().create_future()
         self._step_ended.append(ended)
         self._wake.set()
         await ended
 
+    def _check_running(self) -> None:
+        if self._is_stopped:
+            raise ConnectionError("the quorum has stopped")
+
     # Requests of other nodes
 
     async def vote(self, request: VoteRequest) -> VoteResponse:
-        response = self.node.on_vote(request, self._env.clock.now_ms())
+        response = self.node.on_vote(request, self._env.clock.monotonic_ms())
         await self.step_end()
         return response
 
     async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest) -> EpochResponse:
-        response = self.node.on_begin_quorum_epoch(request, self._env.clock.now_ms())
+        response = self.node.on_begin_quorum_epoch(request, self._env.clock.monotonic_ms())
         await self.step_end()
         return response
 
     async def end_quorum_epoch(self, request: EndQuorumEpochRequest) -> EpochResponse:
-        response = self.node.on_end_quorum_epoch(request, self._env.clock.now_ms())
+        response = self.node.on_end_quorum_epoch(request, self._env.clock.monotonic_ms())
         await self.step_end()
         return response
 
     async def fetch(self, request: FetchRequest, *, max_bytes: int, max_wait_ms: int) -> FetchResponse:
         """Waits up to `max_wait_ms` for something to send: batches, a higher high watermark, another leader."""
-        decision = self.node.on_fetch(request, self._env.clock.now_ms())
+        await self._check_disk()
+        decision = self.node.on_fetch(request, self._env.clock.monotonic_ms())
         self._wake.set()  # the high watermark may have moved
         if not decision.reads_log:
             await self.step_end()
@@ -165,10 +194,13 @@ class RaftDriver:
             return response
         before = self._position()
         await self._change_since(before, max_wait_ms)
+        self._check_running()
         now = self._position()
         if not now.is_leader or now.epoch != before.epoch:
             # The fetch was counted when it came; here it only gets the error that names the new leader.
-            return self.node.on_fetch(request, self._env.clock.now_ms()).response
+            decision = self.node.on_fetch(request, self._env.clock.monotonic_ms())
+            await self.step_end()
+            return decision.response
         return FetchResponse(
             now.epoch,
             self.node.leader_id,
@@ -177,9 +209,11 @@ class RaftDriver:
         )
 
     async def fetch_snapshot(self, request: FetchSnapshotRequest, *, max_bytes: int) -> FetchSnapshotResponse:
-        response = self.node.on_fetch_snapshot(request, self._env.clock.now_ms())
+        await self._check_disk()
+        response = self.node.on_fetch_snapshot(request, self._env.clock.monotonic_ms())
         self._wake.set()
         if response.error is not ErrorCode.none:
+            await self.step_end()
             return response
         chunk_bytes = min(max_bytes, SNAPSHOT_CHUNK_BYTES)
         size, data = await self._env.threads.run(
@@ -189,9 +223,26 @@ class RaftDriver:
             return response._replace(error=ErrorCode.position_out_of_range)
         return response._replace(size=size, data=data)
 
+    async def _check_disk(self) -> None:
+        """A leader whose disk fails or hangs must not keep its followers: without responses they elect another one, as
+        in Kafka (KIP-595), where one thread writes and responds. Raises ConnectionError if the log has failed.
+        """
+        self._check_running()
+        began_ms, now_ms = self._write_began_ms, self._env.clock.monotonic_ms()
+        if began_ms is not None and now_ms - began_ms >= self.node.settings.fetch_timeout_ms:
+            await self.step_end()
+
     def _position(self) -> QuorumPosition:
+        """The log ends at the last entry that is written: raft also counts those that are proposed."""
         node = self.node
-        return QuorumPosition(node.epoch, node.is_leader, node.log.end_offset, node.high_watermark)
+        return QuorumPosition(node.epoch, node.is_leader, self._log.log_end_offset, node.high_watermark)
+
+    def _release_changed(self) -> None:
+        """Most steps change nothing that a fetch waits for."""
+        position = self._position()
+        if position != self._released_position:
+            self._released_position = position
+            _release(self._changed, None)
 
     async def _change_since(self, before: QuorumPosition, max_wait_ms: int) -> None:
         loop = asyncio.get_running_loop()
@@ -225,21 +276,26 @@ class RaftDriver:
             if self._failure is not None:
                 raise self._failure
             self._wake.clear()
-            now_ms = self._env.clock.now_ms()
+            now_ms = self._env.clock.monotonic_ms()
             self.node.tick(now_ms)
             ended, self._step_ended = self._step_ended, []
             ready = self.node.ready(now_ms)
             if ready is not None:
+                self._write_began_ms = now_ms
                 try:
-                    await self._write_and_retry(ready)
+                    done = await self._write_and_retry(ready)
                 except BaseException as error:
                     _release(ended, error)
                     raise
+                finally:
+                    self._write_began_ms = None
                 for message in ready.messages:
                     self._send(message)
-                self.node.advance(ready)
+                self.node.advance(done)
+                if done.chunk is not ready.chunk:
+                    self.node.give_up_snapshot(self._env.clock.monotonic_ms())
             _release(ended, None)
-            _release(self._changed, None)
+            self._release_changed()
             self._on_step()
             if ready is None or self._is_stopped:
                 return
@@ -248,8 +304,8 @@ class RaftDriver:
         """Until something is proposed or received, or the node's next timeout."""
         if self._wake.is_set() or self._is_stopped:
             return
-        now_ms = self._env.clock.now_ms()
-        wait_s = (self.node.next_tick_ms(now_ms) - now_ms) / 1000
+        now_ms = self._env.clock.monotonic_ms()
+        wait_s = (self.node.next_tick_ms() - now_ms) / 1000
         if wait_s > _SLEEP_MAX_S:  # the only voter has no timeouts
             await self._wake.wait()
         elif wait_s > 0:
@@ -257,12 +313,11 @@ class RaftDriver:
             await self._wake.wait()
             timer.cancel()
 
-    async def _write_and_retry(self, ready: Ready) -> None:
+    async def _write_and_retry(self, ready: Ready) -> Ready:
         """Raises OSError if the disk fails. While the process has no file descriptors left, it tries again."""
         while True:
             try:
-                await self._write(ready)
-                return
+                return await self._write(ready)
             except OSError as error:
                 if is_disk_failure(error) or self._is_stopped:
                     raise
@@ -270,8 +325,11 @@ class RaftDriver:
                 logger.warning("%s", out_of_resources_message(where, error))
                 await asyncio.sleep(RETRY_S)
 
-    async def _write(self, ready: Ready) -> None:
-        """In the order that raft requires. May be called again after it has failed."""
+    async def _write(self, ready: Ready) -> Ready:
+        """In the order that raft requires. May be called again after it has failed.
+
+        Returns what was done: all of `ready`, but not the end of a snapshot that turns out to be damaged.
+        """
         threads = self._env.threads
         if ready.hard_state is not None:
             state, voters = ready.hard_state, self.node.voters
@@ -281,13 +339,20 @@ class RaftDriver:
             await self._log.truncate_to(ready.truncate_to, threads, now_ms)
         if ready.entries:
             self._log.append(ready.entries, now_ms)
+            # The followers write them while the leader flushes: it counts its own log only up to the last flush.
+            self._release_changed()
         work = self._log.prepare_flush()
         if work is not None:
             flush = work
             await threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
         if ready.chunk is not None:
-            await self._log.write_chunk(ready.chunk, threads, now_ms)
+            try:
+                await self._log.write_chunk(ready.chunk, threads, now_ms)
+            except KafkaError as error:  # another node has sent it: that must not stop this one
+                logger.error("a snapshot from node %d is dropped: %s", self.node.leader_id, error)
+                return ready._replace(chunk=None)
+        return ready
 
     # Requests to other nodes
 
@@ -301,10 +366,15 @@ class RaftDriver:
             response = await self._peers.call(message.to, message.request)
         except Exception as error:
             logger.debug("node %d does not respond: %s", message.to, error)
-            self.node.on_no_response(message.number, message.to, self._env.clock.now_ms())
+            self.node.on_no_response(
+                message.number,
+                message.to,
+                self._env.clock.monotonic_ms(),
+                is_refused=isinstance(error, ConnectionRefusedError),
+            )
         else:
             try:
-                self.node.on_response(message.number, message.to, response, self._env.clock.now_ms())
+                self.node.on_response(message.number, message.to, response, self._env.clock.monotonic_ms())
             except DivergedBelowCommit as error:
                 self._failure = error
         self._wake.set()
@@ -325,5 +395,6 @@ def _release(waiting: "list[asyncio.Future[None]]", error: BaseException | None)
             if error is None:
                 future.set_result(None)
             else:
-                future.set_exception(error if isinstance(error, Exception) else ConnectionError(str(error)))
+                # Callers treat the end of the quorum as a broken connection.
+                future.set_exception(error if isinstance(error, OSError) else ConnectionError(str(error)))
     waiting.clear()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ottla.core.raft.settings import RaftSettings
 from ottla.model.config import BrokerConfig
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -18,6 +19,9 @@ class QuorumSettings:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
     file_delete_delay_ms: int = 60_000
+    no_op_interval_ms: int = 500
+    leader_balance_interval_ms: int = 300_000
+    leader_election_interval_ms: int = 300_000
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> "QuorumSettings":
@@ -34,4 +38,20 @@ class QuorumSettings:
             ),
             segment_ms=config.get_int("metadata.log.segment.ms"),
             file_delete_delay_ms=config.get_int("internal.metadata.delete.delay.millis"),
+            no_op_interval_ms=config.get_int("metadata.max.idle.interval.ms"),
+            leader_balance_interval_ms=(
+                config.get_int("leader.imbalance.check.interval.seconds") * 1000
+                if config.get_bool("auto.leader.rebalance.enable")
+                else 0
+            ),
+            leader_election_interval_ms=config.get_int("unclean.leader.election.interval.ms"),
         )
+
+
+def raft_settings(config: BrokerConfig) -> RaftSettings:
+    return RaftSettings(
+        election_timeout_ms=config.get_int("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.get_int("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.get_int("controller.quorum.election.backoff.max.ms"),
+        retry_backoff_ms=config.get_int("controller.quorum.retry.backoff.ms"),
+    )

@@ -1,23 +1,19 @@
-"""Registers, fences and unregisters brokers, and elects leaders when brokers come and go (KIP-631, KIP-841)."""
+"""Registers and unregisters brokers and controllers (KIP-631, KIP-919). As Kafka's ClusterControlManager."""
 
-from ottla.core.controller.commands import (
-    ControllerDecision,
-    FenceBroker,
-    RegisterBroker,
-    RegisterController,
-    UnfenceBroker,
-    UnregisterBroker,
+from ottla.core.controller.broker_commands import RegisterBroker, RegisterController, UnregisterBroker
+from ottla.core.controller.cluster_edit import ClusterEdit
+from ottla.core.controller.decision import ControllerDecision
+from ottla.core.controller.image import (
+    BrokerImage,
+    ControllerImage,
+    MetadataImage,
+    is_reserved_directory,
 )
-from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage
+from ottla.core.controller.partition_commands import ElectLostLeaders
+from ottla.core.controller.sessions import BrokerSessions
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.records import (
-    FENCE,
-    NO_LEADER,
-    NO_LEADER_CHANGE,
-    UNFENCE,
-    BrokerRegistrationChangeRecord,
-    MetadataRecord,
-    PartitionChangeRecord,
+    FeatureRange,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
@@ -25,79 +21,74 @@ from ottla.protocol.metadata_records.records import (
 
 
 def decide_register_broker(
-    image: MetadataImage, command: RegisterBroker, broker_epoch: int
+    edit: ClusterEdit, sessions: BrokerSessions, command: RegisterBroker, new_epoch: int, now_ms: int
 ) -> ControllerDecision[int]:
-    """Registers a broker's new process. If the broker was not fenced, its partitions get other leaders if possible.
+    """`new_epoch` is the offset of the first record, which is the registration: so it is above every earlier epoch.
 
-    A partition that no other broker can lead keeps it as its leader; `decide_unfence_broker` then elects the broker
-    again, in a new epoch.
+    Earlier parts of the decision have no registration, and their epoch no meaning.
     """
-    _check_features(image, command)
-    records: list[MetadataRecord] = []
-    before = image.brokers.get(command.broker_id)
-    if before is not None and not before.fenced:
-        records += _remove_from_isrs(image, command.broker_id, keep_last_leader=True)
-    records.append(
+    before = edit.image.brokers.get(command.broker_id)
+    is_new = before is None or before.incarnation_id != command.incarnation_id
+    if before is not None and is_new:
+        _check_no_other_process(edit, sessions, command, before, now_ms)
+    _check_directories(edit.image, command)
+    _check_features(edit, command)
+    # A process that registers once more only changes its properties.
+    is_amended = before is not None and not is_new
+    epoch = before.epoch if before is not None and is_amended else new_epoch
+    edit.register_broker(
         RegisterBrokerRecord(
             broker_id=command.broker_id,
             incarnation_id=command.incarnation_id,
-            broker_epoch=broker_epoch,
+            broker_epoch=epoch,
             end_points=command.end_points,
             features=command.features,
             rack=command.rack,
-            fenced=True,
+            fenced=before.fenced if before is not None and is_amended else True,
+            in_controlled_shutdown=(
+                before.in_controlled_shutdown if before is not None and is_amended else False
+            ),
             log_dirs=command.log_dirs,
         )
     )
-    return ControllerDecision(tuple(records), broker_epoch)
+    if is_new:
+        was_clean = before is not None and before.epoch == command.previous_broker_epoch
+        edit.remove_from_isrs(command.broker_id, lost_records=not was_clean)
+        if edit.is_complete:
+            sessions.register(command.broker_id, now_ms)
+        return edit.decision(epoch)
+    edit.remove_offline_replicas(command.broker_id)
+    if not edit.is_complete or edit.elect_where_leaderless(command.broker_id):
+        return edit.decision(epoch)
+    return edit.decision(epoch)._replace(follow_up=ElectLostLeaders())
 
 
-def decide_unfence_broker(image: MetadataImage, command: UnfenceBroker) -> ControllerDecision[None]:
-    broker = registered_broker(image, command.broker_id, command.broker_epoch)
-    if not broker.fenced:
-        return ControllerDecision((), None)
-    records: list[MetadataRecord] = [
-        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
-    ]
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if _may_lead(partition, broker.broker_id):
-                in_sync = broker.broker_id in partition.isr
-                elr = partition.eligible_leader_replicas or partition.last_known_elr
-                records.append(
-                    PartitionChangeRecord(
-                        partition_id=index,
-                        topic_id=topic.topic_id,
-                        leader=broker.broker_id,
-                        isr=None if in_sync else (broker.broker_id,),
-                        eligible_leader_replicas=() if elr else None,
-                        last_known_elr=() if elr else None,
-                    )
-                )
-    return ControllerDecision(tuple(records), None)
-
-
-def decide_fence_broker(image: MetadataImage, command: FenceBroker) -> ControllerDecision[None]:
-    broker = registered_broker(image, command.broker_id, command.broker_epoch)
-    if broker.fenced:
-        return ControllerDecision((), None)
-    fenced = BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
-    )
-    return ControllerDecision((fenced, *_remove_from_isrs(image, broker.broker_id)), None)
-
-
-def decide_unregister_broker(image: MetadataImage, command: UnregisterBroker) -> ControllerDecision[None]:
-    broker = image.brokers.get(command.broker_id)
+def decide_unregister_broker(
+    edit: ClusterEdit, sessions: BrokerSessions, command: UnregisterBroker
+) -> ControllerDecision[None]:
+    broker = edit.image.brokers.get(command.broker_id)
     if broker is None:
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {command.broker_id} is not currently registered"
         )
-    removed = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
-    return ControllerDecision((*_remove_from_isrs(image, broker.broker_id), removed), None)
+    if not broker.fenced:
+        # Kafka unregisters it, and leaves a broker that serves nobody. A stray request must not take a broker down.
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Broker {command.broker_id} is running. Stop it before you unregister it; if it has died, wait until its "
+            "session has ended",
+        )
+    edit.unregister_broker(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
+    edit.remove_from_isrs(broker.broker_id)
+    if edit.is_complete:
+        sessions.end(broker.broker_id)
+    return edit.decision(None)
 
 
-def decide_register_controller(command: RegisterController) -> ControllerDecision[None]:
+def decide_register_controller(image: MetadataImage, command: RegisterController) -> ControllerDecision[None]:
+    new = ControllerImage(command.controller_id, command.incarnation_id, command.end_points, command.features)
+    if image.controllers.get(command.controller_id) == new:
+        return ControllerDecision((), None)
     record = RegisterControllerRecord(
         controller_id=command.controller_id,
         incarnation_id=command.incarnation_id,
@@ -122,13 +113,55 @@ def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -
     return broker
 
 
-def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
+def _check_no_other_process(
+    edit: ClusterEdit, sessions: BrokerSessions, command: RegisterBroker, other: BrokerImage, now_ms: int
+) -> None:
+    if command.is_local or other.in_controlled_shutdown or not sessions.is_alive(other.broker_id, now_ms):
+        return
+    address = ", ".join(f"{each.host}:{each.port}" for each in other.end_points) or "an unknown address"
+    raise KafkaError(
+        ErrorCode.duplicate_broker_registration,
+        f"Another process is registered as broker {other.broker_id}, at {address}, and its session is valid. If this "
+        "broker was restarted, it can register when the session of its earlier process has ended, at most "
+        f"{edit.settings.session_timeout_ms} ms after its last heartbeat. Otherwise set another node.id, or stop the "
+        "other process.",
+    )
+
+
+def _check_directories(image: MetadataImage, command: RegisterBroker) -> None:
+    reason = None
+    directories = command.log_dirs
+    if not directories:
+        reason = "No directories specified in request"
+    elif any(is_reserved_directory(directory) for directory in directories):
+        reason = "Reserved directory ID in request"
+    elif len(set(directories)) != len(directories):
+        reason = "Duplicate directory ID in request"
+    else:
+        for other in image.brokers.values():
+            shared = set(directories).intersection(other.log_dirs)
+            if other.broker_id != command.broker_id and shared:
+                reason = (
+                    f"Broker {other.broker_id} is already registered with directory {min(map(str, shared))}"
+                )
+                break
+    if reason is not None:
+        raise KafkaError(ErrorCode.invalid_registration, reason)
+
+
+def _check_features(edit: ClusterEdit, command: RegisterBroker) -> None:
+    """A feature that is not finalized has level 0, and a feature that the broker does not name is supported at 0.
+
+    A feature that this controller does not support either came with the log of another release, such as Apache Kafka's
+    share.version. It is not demanded, otherwise this release could not open that log.
+    """
+    image = edit.image
     ranges = {feature.name: feature for feature in command.features}
-    for name, level in image.features.items():
-        supported = ranges.get(name)
-        # A broker does not list the features that do not concern it.
-        if supported is None:
-            continue
+    for name in image.features:
+        if name not in ranges and name in edit.settings.supported_features:
+            ranges[name] = FeatureRange(name=name, min_supported_version=0, max_supported_version=0)
+    for name, supported in ranges.items():
+        level = image.features.get(name, 0)
         if not supported.min_supported_version <= level <= supported.max_supported_version:
             raise KafkaError(
                 ErrorCode.unsupported_version,
@@ -136,46 +169,3 @@ def _check_features(image: MetadataImage, command: RegisterBroker) -> None:
                 f"of {name}. It wants a version between {supported.min_supported_version} and "
                 f"{supported.max_supported_version}, inclusive.",
             )
-
-
-def _may_lead(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether to elect the unfenced broker: it still is the leader, or there is none and it is eligible."""
-    if partition.leader == broker_id:
-        return True
-    if partition.leader != NO_LEADER:
-        return False
-    # KIP-966: if no replica is eligible, the last known leader is, because its log is the longest known.
-    return (
-        broker_id in partition.isr
-        or broker_id in partition.eligible_leader_replicas
-        or (not partition.eligible_leader_replicas and partition.last_known_elr == (broker_id,))
-    )
-
-
-def _remove_from_isrs(
-    image: MetadataImage, broker_id: int, *, keep_last_leader: bool = False
-) -> list[PartitionChangeRecord]:
-    """Removes a broker from the ISR of its partitions, unless it is the only member, and from their leadership.
-
-    With `keep_last_leader`, a partition that no other broker can lead is not changed.
-    """
-    records: list[PartitionChangeRecord] = []
-    for topic in image.topics.values():
-        for index, partition in topic.partitions.items():
-            if broker_id not in partition.isr:
-                continue
-            others = tuple(other for other in partition.isr if other != broker_id)
-            candidates = [other for other in partition.replicas if other in others and image.is_active(other)]
-            leader = NO_LEADER_CHANGE
-            if partition.leader == broker_id:
-                leader = candidates[0] if candidates else NO_LEADER
-            if leader == NO_LEADER and keep_last_leader:
-                continue
-            if leader == NO_LEADER_CHANGE and not others:
-                continue
-            records.append(
-                PartitionChangeRecord(
-                    partition_id=index, topic_id=topic.topic_id, leader=leader, isr=others or None
-                )
-            )
-    return records

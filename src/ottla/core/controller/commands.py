@@ -1,81 +1,46 @@
 """The commands of the controller and their responses. Random values (ids, where placement starts) come with the
-command, so that a decision depends only on the image and the command.
+command, so that a decision depends only on the state of the controller and the command.
 """
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from ottla.core.controller.broker_commands import AllocateProducerIds as AllocateProducerIds
+from ottla.core.controller.broker_commands import BrokerDisconnected as BrokerDisconnected
+from ottla.core.controller.broker_commands import BrokerHeartbeat as BrokerHeartbeat
+from ottla.core.controller.broker_commands import FenceStaleBrokers as FenceStaleBrokers
+from ottla.core.controller.broker_commands import HeartbeatReply as HeartbeatReply
+from ottla.core.controller.broker_commands import ProducerIdBlock as ProducerIdBlock
+from ottla.core.controller.broker_commands import RegisterBroker as RegisterBroker
+from ottla.core.controller.broker_commands import RegisterController as RegisterController
+from ottla.core.controller.broker_commands import UnregisterBroker as UnregisterBroker
+from ottla.core.controller.broker_commands import WriteNoOp as WriteNoOp
+from ottla.core.controller.decision import NO_ERROR as NO_ERROR
+from ottla.core.controller.decision import ApiError as ApiError
+from ottla.core.controller.decision import ControllerCommand as ControllerCommand
+from ottla.core.controller.decision import ControllerDecision as ControllerDecision
+from ottla.core.controller.decision import ResponseT as ResponseT
 from ottla.core.controller.image import ConfigResource
-from ottla.model.errors import ErrorCode
-from ottla.protocol.metadata_records.records import Endpoint, FeatureRange, MetadataRecord
-
-ResponseT = TypeVar("ResponseT")
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerCommand(Generic[ResponseT]):
-    """The type parameter is the type of the response."""
-
-
-class ControllerDecision(NamedTuple, Generic[ResponseT]):
-    """The records of the change, committed atomically, and the response to send once they are."""
-
-    records: tuple[MetadataRecord, ...]
-    response: ResponseT
+from ottla.core.controller.partition_commands import AlteredPartition as AlteredPartition
+from ottla.core.controller.partition_commands import AlterPartition as AlterPartition
+from ottla.core.controller.partition_commands import AlterPartitionResult as AlterPartitionResult
+from ottla.core.controller.partition_commands import AlterPartitionTopic as AlterPartitionTopic
+from ottla.core.controller.partition_commands import AlterReassignments as AlterReassignments
+from ottla.core.controller.partition_commands import AssignedReplica as AssignedReplica
+from ottla.core.controller.partition_commands import AssignReplicasToDirs as AssignReplicasToDirs
+from ottla.core.controller.partition_commands import BalanceLeaders as BalanceLeaders
+from ottla.core.controller.partition_commands import ElectionResult as ElectionResult
+from ottla.core.controller.partition_commands import ElectionType as ElectionType
+from ottla.core.controller.partition_commands import ElectLeaders as ElectLeaders
+from ottla.core.controller.partition_commands import ElectLostLeaders as ElectLostLeaders
+from ottla.model.errors import KafkaError
 
 
-class ApiError(NamedTuple):
-    """If `message` is None, the client describes the code itself."""
-
-    code: ErrorCode = ErrorCode.none
-    message: str | None = None
-
-
-NO_ERROR = ApiError()
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBroker(ControllerCommand[int]):
-    """A broker's process has started (KIP-631). Returns the broker epoch. Fenced until `UnfenceBroker`."""
-
-    broker_id: int
-    incarnation_id: uuid.UUID
-    end_points: tuple[Endpoint, ...]
-    features: tuple[FeatureRange, ...]
-    log_dirs: tuple[uuid.UUID, ...]
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnfenceBroker(ControllerCommand[None]):
-    """The broker has caught up with the metadata and can serve: it may become a leader."""
-
-    broker_id: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class FenceBroker(ControllerCommand[None]):
-    """The broker has stopped or is about to: leadership moves to other in-sync replicas, if there are any."""
-
-    broker_id: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnregisterBroker(ControllerCommand[None]):
-    broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterController(ControllerCommand[None]):
-    controller_id: int
-    incarnation_id: uuid.UUID
-    end_points: tuple[Endpoint, ...]
-    features: tuple[FeatureRange, ...]
+def _api_error(error: KafkaError) -> ApiError:
+    return ApiError(error.code, error.message)
 
 
 class NewTopic(NamedTuple):
@@ -104,6 +69,9 @@ class CreateTopics(ControllerCommand[tuple[NewTopicResult, ...]]):
     placement_start: int = 0
     validate_only: bool = False
 
+    def failed(self, error: KafkaError) -> tuple[NewTopicResult, ...]:
+        return tuple(NewTopicResult(topic.name, _api_error(error)) for topic in self.topics)
+
 
 class TopicToDelete(NamedTuple):
     """Exactly one of the two is set."""
@@ -122,6 +90,9 @@ class DeletedTopic(NamedTuple):
 class DeleteTopics(ControllerCommand[tuple[DeletedTopic, ...]]):
     topics: tuple[TopicToDelete, ...]
 
+    def failed(self, error: KafkaError) -> tuple[DeletedTopic, ...]:
+        return tuple(DeletedTopic(topic.name, topic.topic_id, _api_error(error)) for topic in self.topics)
+
 
 class NewPartitions(NamedTuple):
     """`assignments` has the replicas of each new partition; if it is None, the controller places them."""
@@ -136,6 +107,9 @@ class CreatePartitions(ControllerCommand[tuple[tuple[str, ApiError], ...]]):
     topics: tuple[NewPartitions, ...]
     placement_start: int = 0
     validate_only: bool = False
+
+    def failed(self, error: KafkaError) -> tuple[tuple[str, ApiError], ...]:
+        return tuple((topic.name, _api_error(error)) for topic in self.topics)
 
 
 class ConfigOp(IntEnum):
@@ -158,6 +132,9 @@ class IncrementalAlterConfigs(ControllerCommand[tuple[tuple[ConfigResource, ApiE
     resources: tuple[tuple[ConfigResource, tuple[ConfigChange, ...]], ...]
     validate_only: bool = False
 
+    def failed(self, error: KafkaError) -> tuple[tuple[ConfigResource, ApiError], ...]:
+        return tuple((resource, _api_error(error)) for resource, _ in self.resources)
+
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs(ControllerCommand[tuple[tuple[ConfigResource, ApiError], ...]]):
@@ -166,16 +143,8 @@ class AlterConfigs(ControllerCommand[tuple[tuple[ConfigResource, ApiError], ...]
     resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
 
-
-class ProducerIdBlock(NamedTuple):
-    first: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds(ControllerCommand[ProducerIdBlock]):
-    broker_id: int
-    broker_epoch: int
+    def failed(self, error: KafkaError) -> tuple[tuple[ConfigResource, ApiError], ...]:
+        return tuple((resource, _api_error(error)) for resource, _ in self.resources)
 
 
 class FeatureUpgradeType(IntEnum):
@@ -198,3 +167,6 @@ class UpdateFeatures(ControllerCommand[tuple[tuple[str, ApiError], ...]]):
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
+
+    def failed(self, error: KafkaError) -> tuple[tuple[str, ApiError], ...]:
+        return tuple((update.name, _api_error(error)) for update in self.updates)

@@ -1,6 +1,6 @@
 """Decides changes of dynamic configs of topics, brokers (one, or the default for all), client metrics and groups."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from ottla.core.controller.commands import (
@@ -12,13 +12,17 @@ from ottla.core.controller.commands import (
     ControllerDecision,
     IncrementalAlterConfigs,
 )
-from ottla.core.controller.image import ConfigResource, MetadataImage
+from ottla.core.controller.image import ELR_VERSION, ConfigResource, MetadataImage
 from ottla.model.config import definition_of, is_list
 from ottla.model.config.definition import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.metadata_records.records import ConfigRecord
+from ottla.protocol.metadata_records.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 _VALUE_BYTES_MAX = 32767
+# No resource has as many configs. One resource is decided in one turn of the event loop.
+_CHANGES_MAX = 1000
 
 # (resource, all its configs after the change, the names that change) -> the error message, or None.
 ConfigValidator = Callable[[ConfigResource, Mapping[str, str], Collection[str]], str | None]
@@ -30,6 +34,7 @@ def decide_incremental_alter_configs(
     image: MetadataImage, command: IncrementalAlterConfigs, validate: ConfigValidator
 ) -> ControllerDecision[ConfigResults]:
     def alter(resource: ConfigResource, changes: tuple[ConfigChange, ...]) -> list[ConfigRecord]:
+        _check_count(changes)
         _check_no_duplicates(change.name for change in changes)
         missing = [change.name for change in changes if change.op != ConfigOp.DELETE and change.value is None]
         if missing:
@@ -38,13 +43,14 @@ def decide_incremental_alter_configs(
         new = {change.name: _changed_value(resource, change, current.get(change.name)) for change in changes}
         return alter_records(image, resource, new, validate)
 
-    return _decide(command.resources, alter, command.validate_only)
+    return _decide(image, command.resources, alter, command.validate_only)
 
 
 def decide_alter_configs(
     image: MetadataImage, command: AlterConfigs, validate: ConfigValidator
 ) -> ControllerDecision[ConfigResults]:
     def alter(resource: ConfigResource, configs: tuple[tuple[str, str | None], ...]) -> list[ConfigRecord]:
+        _check_count(configs)
         _check_no_duplicates(name for name, _ in configs)
         missing = [name for name, value in configs if value is None]
         if missing:
@@ -52,7 +58,7 @@ def decide_alter_configs(
         deleted = dict.fromkeys(image.configs.get(resource, {}))
         return alter_records(image, resource, {**deleted, **dict(configs)}, validate)
 
-    return _decide(command.resources, alter, command.validate_only)
+    return _decide(image, command.resources, alter, command.validate_only)
 
 
 def alter_records(
@@ -78,6 +84,8 @@ def alter_records(
         # In Kafka the broker validates its own configs, before the controller, and returns INVALID_REQUEST.
         code = ErrorCode.invalid_request if resource.type == ResourceType.BROKER else ErrorCode.invalid_config
         raise KafkaError(code, reason)
+    if resource.type == ResourceType.BROKER:
+        _check_min_isr(image, resource, new)
     if not is_new_topic:
         _check_exists(image, resource)
     return [
@@ -89,6 +97,7 @@ def alter_records(
 
 
 def _decide(
+    image: MetadataImage,
     resources: tuple[tuple[ConfigResource, Changes], ...],
     alter: Callable[[ConfigResource, Changes], list[ConfigRecord]],
     validate_only: bool,
@@ -105,7 +114,32 @@ def _decide(
             results[resource] = NO_ERROR
         except KafkaError as error:
             results[resource] = ApiError(error.code, error.message)
-    return ControllerDecision(() if validate_only else tuple(records), tuple(results.items()))
+    written: list[MetadataRecord] = []
+    if not validate_only:
+        written = [*records, *clear_elr_records(image, records)]
+    return ControllerDecision(tuple(written), tuple(results.items()))
+
+
+def clear_elr_records(
+    image: MetadataImage, records: Iterable[ConfigRecord]
+) -> Iterator[PartitionChangeRecord]:
+    """KIP-966: with a lower min.insync.replicas the ISR may commit records that the eligible replicas do not have.
+
+    A partition without a leader commits nothing. Its list is kept, as it could have no other leader. A cluster that had
+    ELR may have lists too, until the partitions change.
+    """
+    altered = [record for record in records if record.name == MIN_INSYNC_REPLICAS]
+    if not altered:
+        return
+    names = {record.resource_name for record in altered if record.resource_type == ResourceType.TOPIC}
+    is_default = any(record.resource_type == ResourceType.BROKER for record in altered)
+    topics = image.topics
+    for topic in topics.values() if is_default else [topics[name] for name in sorted(names & topics.keys())]:
+        for index, partition in topic.partitions.items():
+            if partition.has_leader and partition.eligible_leader_replicas:
+                yield PartitionChangeRecord(
+                    partition_id=index, topic_id=topic.topic_id, eligible_leader_replicas=()
+                )
 
 
 def _changed_value(resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
@@ -155,6 +189,26 @@ def _check_name(resource: ConfigResource) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"Default {kind} resources are not allowed.")
 
 
+def _check_min_isr(image: MetadataImage, resource: ConfigResource, new: Mapping[str, str | None]) -> None:
+    """KIP-966: a leader acknowledges records by min.insync.replicas, and the controller finds out by it which replicas
+    have all acknowledged records. If one broker had a lower value, the controller would elect a replica without them.
+
+    The level counts, also while metadata.version is too low for the feature: nothing checks the values when that rises.
+    """
+    if MIN_INSYNC_REPLICAS not in new or image.features.get(ELR_VERSION, 0) < 1:
+        return
+    if resource.name:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.",
+        )
+    if new[MIN_INSYNC_REPLICAS] is None:  # each node would use the value of its configuration file
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.",
+        )
+
+
 def _check_exists(image: MetadataImage, resource: ConfigResource) -> None:
     """Client metrics and groups need not exist before they have configs."""
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
@@ -163,6 +217,14 @@ def _check_exists(image: MetadataImage, resource: ConfigResource) -> None:
         node_id = int(resource.name)
         if node_id not in image.brokers and node_id not in image.controllers:
             raise KafkaError(ErrorCode.broker_id_not_registered, f"No node with id {node_id} found.")
+
+
+def _check_count(changes: tuple[object, ...]) -> None:
+    if len(changes) > _CHANGES_MAX:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"{len(changes)} configs of one resource are more than the {_CHANGES_MAX} that a request may change",
+        )
 
 
 def _check_no_duplicates(names: Iterable[str]) -> None:

@@ -3,8 +3,8 @@ not depend on the size of the cluster.
 """
 
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
 
 from ottla.core.controller.image import (
     BrokerImage,
@@ -15,6 +15,7 @@ from ottla.core.controller.image import (
     TopicImage,
 )
 from ottla.model.config.definition import ResourceType
+from ottla.protocol.metadata_records.opaque_keys import UnknownKey, opaque_change
 from ottla.protocol.metadata_records.records import (
     FENCE,
     NO_LEADER_CHANGE,
@@ -46,11 +47,27 @@ class ReplayError(Exception):
     """A record contradicts the records before it in the metadata log."""
 
 
+# Records of types that a later release has added, and whose key is therefore unknown.
+UNKNOWN_RECORDS_MAX = 10_000
+
+
+class PartitionObserver(Protocol):
+    """Is told of each change of a partition while records are replayed."""
+
+    def partition_changed(
+        self, topic_id: uuid.UUID, index: int, old: PartitionImage | None, new: PartitionImage | None
+    ) -> None: ...
+
+    def partitions_reset(self, image: MetadataImage) -> None:
+        """An aborted metadata transaction has been undone."""
+
+
 class MetadataDelta:
     """Changes since `base`. `image()` makes them the new base."""
 
-    def __init__(self, base: MetadataImage) -> None:
+    def __init__(self, base: MetadataImage, observer: PartitionObserver | None = None) -> None:
         self._before_transaction: MetadataImage | None = None
+        self._observer = observer
         self._reset(base)
 
     def _reset(self, base: MetadataImage) -> None:
@@ -59,8 +76,9 @@ class MetadataDelta:
         self._brokers = dict(base.brokers)
         self._controllers = dict(base.controllers)
         self._next_producer_id = base.next_producer_id
-        self._opaque = base.opaque
         # Large in a large cluster, so copied only when a record changes them.
+        self._opaque: dict[Hashable, OpaqueRecord] | None = None
+        self._unknown_records = 0
         self._topics: dict[str, TopicImage] | None = None
         self._topics_by_id: dict[uuid.UUID, TopicImage] | None = None
         self._partitions: dict[uuid.UUID, dict[int, PartitionImage]] = {}
@@ -91,7 +109,7 @@ class MetadataDelta:
                 topics_by_id=topics_by_id,
                 configs=configs,
                 next_producer_id=self._next_producer_id,
-                opaque=self._opaque,
+                opaque=base.opaque if self._opaque is None else self._opaque,
             )
         )
         return self._base
@@ -132,7 +150,7 @@ class MetadataDelta:
         topics[record.name] = topics_by_id[record.topic_id] = topic
 
     def _replay_partition(self, record: PartitionRecord) -> None:
-        self._partitions_of(record.topic_id, record)[record.partition_id] = PartitionImage(
+        new = PartitionImage(
             replicas=record.replicas,
             isr=record.isr,
             leader=record.leader,
@@ -146,13 +164,25 @@ class MetadataDelta:
             eligible_leader_replicas=record.eligible_leader_replicas or (),
             last_known_elr=record.last_known_elr or (),
         )
+        self._put(self._partitions_of(record.topic_id, record), record.topic_id, record.partition_id, new)
+
+    def _put(
+        self,
+        partitions: dict[int, PartitionImage],
+        topic_id: uuid.UUID,
+        index: int,
+        partition: PartitionImage,
+    ) -> None:
+        if self._observer is not None:
+            self._observer.partition_changed(topic_id, index, partitions.get(index), partition)
+        partitions[index] = partition
 
     def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
         partitions = self._partitions_of(record.topic_id, record)
         old = partitions.get(record.partition_id)
         if old is None:
             raise ReplayError(f"{record} changes a partition that does not exist")
-        partitions[record.partition_id] = _changed_partition(old, record)
+        self._put(partitions, record.topic_id, record.partition_id, changed_partition(old, record))
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         topics, topics_by_id = self._own_topics()
@@ -160,7 +190,10 @@ class MetadataDelta:
         if topic is None:
             raise ReplayError(f"{record} removes a topic that does not exist")
         del topics[topic.name]
-        self._partitions.pop(record.topic_id, None)
+        partitions = self._partitions.pop(record.topic_id, topic.partitions)
+        if self._observer is not None:
+            for index, partition in partitions.items():
+                self._observer.partition_changed(record.topic_id, index, partition, None)
         resource = ConfigResource(ResourceType.TOPIC, topic.name)
         configs = self._base.configs if self._configs is None else self._configs
         if resource in configs:
@@ -168,15 +201,15 @@ class MetadataDelta:
             self._own_configs.discard(resource)
 
     def _replay_clear_elr(self, record: ClearElrRecord) -> None:
-        topics, _ = self._own_topics()
-        names = [record.topic_name] if record.topic_name else list(topics)
-        for name in names:
-            topic = topics.get(name)
-            if topic is None:
-                raise ReplayError(f"{record} names a topic that does not exist")
-            partitions = self._partitions_of(topic.topic_id, record)
-            for index, partition in partitions.items():
-                partitions[index] = partition._replace(eligible_leader_replicas=(), last_known_elr=())
+        topics = self._base.topics if self._topics is None else self._topics
+        if record.topic_name and record.topic_name not in topics:
+            raise ReplayError(f"{record} names a topic that does not exist")
+        for topic in [topics[record.topic_name]] if record.topic_name else list(topics.values()):
+            partitions = self._partitions.get(topic.topic_id, topic.partitions)
+            for index, partition in list(partitions.items()):
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    cleared = partition._replace(eligible_leader_replicas=(), last_known_elr=())
+                    self._put(self._partitions_of(topic.topic_id, record), topic.topic_id, index, cleared)
 
     # Configs
 
@@ -210,18 +243,7 @@ class MetadataDelta:
         return broker
 
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
-        self._brokers[record.broker_id] = BrokerImage(
-            record.broker_id,
-            record.broker_epoch,
-            record.incarnation_id,
-            record.end_points,
-            record.features,
-            record.rack,
-            record.fenced,
-            record.in_controlled_shutdown,
-            record.log_dirs,
-            record.cordoned_log_dirs,
-        )
+        self._brokers[record.broker_id] = new_broker(record)
 
     def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
         self._broker(record.broker_id, record.broker_epoch, record)
@@ -229,15 +251,7 @@ class MetadataDelta:
 
     def _replay_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch, record)
-        if record.fenced in (FENCE, UNFENCE):
-            broker = broker._replace(fenced=record.fenced == FENCE)
-        if record.in_controlled_shutdown:
-            broker = broker._replace(in_controlled_shutdown=True)
-        if record.log_dirs:
-            broker = broker._replace(log_dirs=record.log_dirs)
-        if record.cordoned_log_dirs is not None:
-            broker = broker._replace(cordoned_log_dirs=record.cordoned_log_dirs)
-        self._brokers[record.broker_id] = broker
+        self._brokers[record.broker_id] = changed_broker(broker, record)
 
     def _replay_fence(self, record: FenceBrokerRecord) -> None:
         self._brokers[record.id] = self._broker(record.id, record.epoch, record)._replace(fenced=True)
@@ -264,7 +278,21 @@ class MetadataDelta:
         self._next_producer_id = record.next_producer_id
 
     def _replay_opaque(self, record: OpaqueRecord) -> None:
-        self._opaque += (record,)
+        if self._opaque is None:
+            self._opaque = dict(self._base.opaque)
+            self._unknown_records = sum(isinstance(key, UnknownKey) for key in self._opaque)
+        key, is_removal = opaque_change(record)
+        if is_removal:
+            self._opaque.pop(key, None)
+            return
+        if isinstance(key, UnknownKey) and key not in self._opaque:
+            self._unknown_records += 1
+            if self._unknown_records > UNKNOWN_RECORDS_MAX:
+                raise ReplayError(
+                    f"the metadata log has more than {UNKNOWN_RECORDS_MAX} records of types that this release does not "
+                    f"know, the last one of type {record.api_key}. Upgrade this node to the release that writes them"
+                )
+        self._opaque[key] = record
 
     def _replay_no_op(self, record: NoOpRecord) -> None:
         pass
@@ -285,9 +313,38 @@ class MetadataDelta:
         before = self._before_transaction
         self._before_transaction = None
         self._reset(before)
+        if self._observer is not None:
+            self._observer.partitions_reset(before)
 
 
-def _changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+def new_broker(record: RegisterBrokerRecord) -> BrokerImage:
+    return BrokerImage(
+        record.broker_id,
+        record.broker_epoch,
+        record.incarnation_id,
+        record.end_points,
+        record.features,
+        record.rack,
+        record.fenced,
+        record.in_controlled_shutdown,
+        record.log_dirs,
+        record.cordoned_log_dirs,
+    )
+
+
+def changed_broker(old: BrokerImage, record: BrokerRegistrationChangeRecord) -> BrokerImage:
+    """An empty list of directories means no change."""
+    return old._replace(
+        fenced=record.fenced == FENCE if record.fenced in (FENCE, UNFENCE) else old.fenced,
+        in_controlled_shutdown=bool(record.in_controlled_shutdown) or old.in_controlled_shutdown,
+        log_dirs=record.log_dirs or old.log_dirs,
+        cordoned_log_dirs=(
+            old.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs
+        ),
+    )
+
+
+def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
     """A record with a leader raises the leader epoch, even if the leader stays the same, to fence its older process."""
     leads = record.leader != NO_LEADER_CHANGE
     return PartitionImage(

@@ -3,7 +3,7 @@ next image is built. Parts that did not change between two images are the same o
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,18 @@ from ottla.protocol.metadata_records.records import NO_LEADER, Endpoint, Feature
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"  # 1: the consumer protocol of KIP-848
 TRANSACTION_VERSION = "transaction.version"  # 1: flexible records, 2: an epoch per transaction (KIP-890)
+ELR_VERSION = "eligible.leader.replicas.version"  # 1: KIP-966
+KRAFT_VERSION = "kraft.version"  # 1: voters that change (KIP-853); the quorum has its level, not the metadata
+_ELR_METADATA_VERSION_MIN = 23  # 4.0-IV1: partition records have the eligible leader replicas
+
+# KIP-858: the first 100 ids are not directories. `None` is Kafka's MIGRATING: the broker has the replica somewhere.
+UNASSIGNED_DIRECTORY = uuid.UUID(int=1)
+LOST_DIRECTORY = uuid.UUID(int=2)
+_RESERVED_DIRECTORIES = 100
+
+
+def is_reserved_directory(directory: uuid.UUID | None) -> bool:
+    return directory is None or directory.int < _RESERVED_DIRECTORIES
 
 
 class ConfigResource(NamedTuple):
@@ -24,7 +36,11 @@ class ConfigResource(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """`directories` is in the order of `replicas`; None is a directory that the broker has not reported yet."""
+    """`directories` is in the order of `replicas`; a reserved id is a directory that the broker has not reported yet.
+
+    Without ELR (KIP-966) the last in-sync replica stays in `isr` when it stops. With ELR it moves to
+    `eligible_leader_replicas`, and `last_known_elr` has the last leader while `isr` is empty.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -41,6 +57,14 @@ class PartitionImage(NamedTuple):
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed (KIP-455)."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory(self, broker_id: int) -> uuid.UUID | None:
+        return self.directories[self.replicas.index(broker_id)]
 
 
 class TopicImage(NamedTuple):
@@ -68,6 +92,13 @@ class BrokerImage(NamedTuple):
         """Whether the broker may lead partitions and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    def is_online(self, directory: uuid.UUID | None) -> bool:
+        """Whether a replica in `directory` is available. It is assumed to be until the broker reports its directory."""
+        if is_reserved_directory(directory):
+            return directory != LOST_DIRECTORY
+        # A broker that registered before KIP-858 has listed no directories.
+        return not self.log_dirs or directory in self.log_dirs
+
 
 class ControllerImage(NamedTuple):
     controller_id: int
@@ -89,12 +120,17 @@ class MetadataImage:
     topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
-    opaque: tuple[OpaqueRecord, ...] = ()
+    opaque: Mapping[Hashable, OpaqueRecord] = field(default_factory=dict)
 
     @property
     def metadata_version(self) -> int:
         """The level of metadata.version; 0 before the first record sets it."""
         return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def has_elr(self) -> bool:
+        """Whether partitions keep eligible leader replicas (KIP-966)."""
+        return self.features.get(ELR_VERSION, 0) >= 1 and self.metadata_version >= _ELR_METADATA_VERSION_MIN
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
@@ -103,6 +139,11 @@ class MetadataImage:
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The dynamic configs of the resource, without defaults."""
         return self.configs.get(ConfigResource(resource_type, name), {})
+
+    def is_available(self, partition: PartitionImage, replica: int) -> bool:
+        """Whether the replica may lead: its broker is active, and its directory is online (KIP-858)."""
+        broker = self.brokers.get(replica)
+        return broker is not None and broker.is_active and broker.is_online(partition.directory(replica))
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

@@ -18,6 +18,8 @@ def validate_image(image: MetadataImage) -> None:
     for broker_id, broker in image.brokers.items():
         assert broker.broker_id == broker_id, f"broker {broker.broker_id} is filed under {broker_id}"
         assert broker.epoch <= image.offset, f"broker {broker_id} registered after the image's offset"
+    directories = [each for broker in image.brokers.values() for each in broker.log_dirs if each is not None]
+    assert len(set(directories)) == len(directories), "two brokers have the same directory"
     assert all(level > 0 for level in image.features.values()), "a feature is listed at level 0"
     assert image.next_producer_id >= 0, f"the next producer id is {image.next_producer_id}"
 
@@ -33,17 +35,25 @@ def _validate_topic(image: MetadataImage, topic: TopicImage) -> None:
 
 def _validate_partition(image: MetadataImage, name: str, partition: PartitionImage) -> None:
     replicas = set(partition.replicas)
+    isr, elr = partition.isr, partition.eligible_leader_replicas
     assert len(replicas) == len(partition.replicas) > 0, f"{name} has replicas {partition.replicas}"
     assert len(partition.directories) == len(partition.replicas), f"{name} has {partition.directories}"
-    assert set(partition.isr) <= replicas, f"{name} has in-sync replicas {partition.isr} of {replicas}"
+    assert len(set(isr + elr)) == len(isr + elr), f"{name} has in-sync replicas {isr}, eligible ones {elr}"
+    assert set(isr + elr) <= replicas, f"{name} has in-sync or eligible replicas {isr + elr} of {replicas}"
+    reassigned = set(partition.adding_replicas + partition.removing_replicas)
+    assert reassigned <= replicas, f"{name} adds or removes {reassigned}, but has replicas {replicas}"
+    assert set(partition.removing_replicas) < replicas, f"{name} removes all of its replicas"
     assert partition.partition_epoch >= partition.leader_epoch >= 0, f"{name} has epochs {partition}"
     if partition.leader == NO_LEADER:
+        available = [replica for replica in isr or elr if image.is_available(partition, replica)]
+        assert not available, f"{name} has no leader, while {available} could lead"
         return
-    assert partition.leader in partition.isr, f"{name} is led by {partition.leader}, which is not in sync"
-    # A broker that registers again stays the leader of partitions that no other broker can lead, until it is unfenced.
-    others = [other for other in partition.isr if other != partition.leader and image.is_active(other)]
-    assert image.is_active(partition.leader) or not others, (
-        f"{name} is led by {partition.leader}, which is fenced, while {others} could lead"
+    assert partition.leader in isr, f"{name} is led by {partition.leader}, which is not in sync"
+    assert not partition.last_known_elr, f"{name} has a leader and {partition.last_known_elr}"
+    stopped = [replica for replica in isr if not image.is_active(replica)]
+    assert not stopped, f"{name} waits for {stopped}, which are in sync but not active"
+    assert image.is_available(partition, partition.leader), (
+        f"{name} is led by {partition.leader}, which is not available"
     )
 
 

@@ -2,7 +2,7 @@
 
 Each partition starts one broker later than the one before, so that leaders and followers spread evenly and the
 replicas of a partition are on as many racks as possible. Fenced brokers are used only if there are too few others, and
-never as leaders. Load and free space are not considered.
+never as leaders; brokers that are shutting down are not used. Load and free space are not considered.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def place_replicas(
 
     `start`, a random number from a large range, determines the rack and broker of the first partition.
     """
-    known = sorted(brokers)
+    known = sorted(broker for broker in brokers if broker.is_active or broker.fenced)
     usable = [broker for broker in known if broker.is_active]
     if not usable:
         raise _cannot_replicate(

@@ -1,6 +1,6 @@
 """The image that the records of the metadata log produce, one after the other."""
 
-from ottla.core.controller.delta import MetadataDelta
+from ottla.core.controller.delta import MetadataDelta, PartitionObserver
 from ottla.core.controller.image import MetadataImage
 from ottla.protocol.metadata_records.records import MetadataRecord
 
@@ -8,10 +8,10 @@ from ottla.protocol.metadata_records.records import MetadataRecord
 class MetadataReplay:
     """`offset` and `epoch` are those of the last record, or of the given image before the first one."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, observer: PartitionObserver | None = None) -> None:
         self.offset = image.offset
         self.epoch = image.epoch
-        self._delta = MetadataDelta(image)
+        self._delta = MetadataDelta(image, observer)
         self._image = image
         self._is_outdated = False
 

@@ -30,7 +30,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             )
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, next_producer_id=image.next_producer_id)
-    yield from image.opaque
+    yield from image.opaque.values()
 
 
 def _features(image: MetadataImage) -> Iterator[MetadataRecord]:

@@ -24,12 +24,41 @@ def topic_name_error(name: str) -> str | None:
     return None
 
 
-def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic whose metrics would have the same names, because they replace a period by an underscore."""
-    if "." not in name and "_" not in name:
-        return None
-    metric = name.replace(".", "_")
-    for other in existing:
-        if len(other) == len(name) and other != name and other.replace(".", "_") == metric:
-            return other
-    return None
+class MetricNames:
+    """The topics by the names of their metrics, which have an underscore for each period.
+
+    The existing topics are walked through once, and only if a name is asked for that can collide.
+    """
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._existing = existing
+        self._topics: dict[str, str] | None = None
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Another topic whose metrics would have the same names."""
+        if not _can_collide(name):
+            return None
+        if self._topics is None:
+            self._topics = {}
+            for existing in self._existing:
+                _add(self._topics, existing)
+        other = self._topics.get(_metric_name(name))
+        return None if other == name else other
+
+    def add(self, name: str) -> None:
+        """A topic is created. Its name has been asked for."""
+        if self._topics is not None:
+            _add(self._topics, name)
+
+
+def _add(topics: dict[str, str], name: str) -> None:
+    if _can_collide(name):
+        topics.setdefault(_metric_name(name), name)
+
+
+def _can_collide(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")

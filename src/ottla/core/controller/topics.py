@@ -3,6 +3,7 @@
 import uuid
 from collections import Counter
 
+from ottla.core.controller.assignment import check_replicas, new_directory
 from ottla.core.controller.commands import (
     NO_ERROR,
     ApiError,
@@ -20,7 +21,7 @@ from ottla.core.controller.configs import ConfigValidator, alter_records
 from ottla.core.controller.image import ConfigResource, MetadataImage
 from ottla.core.controller.placement import place_replicas
 from ottla.core.controller.settings import ControllerSettings
-from ottla.core.controller.topic_names import colliding_name, topic_name_error
+from ottla.core.controller.topic_names import MetricNames, topic_name_error
 from ottla.model.config.definition import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC
@@ -42,19 +43,19 @@ def decide_create_topics(
     counts = Counter(topic.name for topic in command.topics)
     records: list[MetadataRecord] = []
     results: dict[str, NewTopicResult] = {}
-    created: list[str] = []
+    metric_names = MetricNames(image.topics)
     for topic in command.topics:
         if counts[topic.name] > 1:
             results[topic.name] = NewTopicResult(topic.name, _DUPLICATE_NAME)
             continue
         try:
-            _check_name(image, topic.name, created)
+            _check_name(image, topic.name, metric_names)
             placed = _assignments(image, topic, settings, command.placement_start + len(records))
             configs = _config_records(image, topic, settings.validate_configs)
         except KafkaError as error:
             results[topic.name] = NewTopicResult(topic.name, ApiError(error.code, error.message))
             continue
-        created.append(topic.name)
+        metric_names.add(topic.name)
         records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
         # Configs come before the partitions, so that no reader sees a partition without its configs.
         records += configs
@@ -67,9 +68,10 @@ def decide_create_topics(
             len(placed[0]),
             {record.name: record.value for record in configs if record.value is not None},
         )
-    if len(records) > PARTITIONS_PER_REQUEST_MAX:
-        results = {name: NewTopicResult(name, _too_many_partitions()) for name in results}
-        records = []
+        if len(records) > PARTITIONS_PER_REQUEST_MAX:  # all this is one turn of the event loop
+            return ControllerDecision(
+                (), tuple(NewTopicResult(name, _too_many_partitions()) for name in counts)
+            )
     return ControllerDecision(() if command.validate_only else tuple(records), tuple(results.values()))
 
 
@@ -121,7 +123,7 @@ def decide_create_partitions(
     return ControllerDecision(() if command.validate_only else tuple(records), tuple(results.items()))
 
 
-def _check_name(image: MetadataImage, name: str, created: list[str]) -> None:
+def _check_name(image: MetadataImage, name: str, metric_names: MetricNames) -> None:
     if name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
@@ -129,7 +131,7 @@ def _check_name(image: MetadataImage, name: str, created: list[str]) -> None:
     reason = topic_name_error(name)
     if reason is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, reason)
-    other = colliding_name(name, image.topics) or colliding_name(name, created)
+    other = metric_names.colliding_topic(name)
     if other is not None:
         raise KafkaError(
             ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with existing topic: {other}"
@@ -198,22 +200,7 @@ def _manual_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int
 
 
 def _check_assignment(image: MetadataImage, partition: int, replicas: tuple[int, ...], expected: int) -> None:
-    reason = None
-    unknown = [broker for broker in replicas if broker not in image.brokers]
-    repeated = [broker for broker, count in Counter(replicas).items() if count > 1]
-    if not replicas:
-        reason = "includes an empty replica list."
-    elif unknown:
-        reason = f"includes broker {unknown[0]}, but no such broker is registered."
-    elif repeated:
-        reason = f"includes the broker {repeated[0]} more than once."
-    elif len(replicas) != expected:
-        reason = (
-            f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "
-            f"partitions, which have {expected} replica(s)."
-        )
-    if reason is not None:
-        raise KafkaError(ErrorCode.invalid_replica_assignment, f"The manual partition assignment {reason}")
+    check_replicas(image, replicas, expected)
     if not any(image.is_active(broker) for broker in replicas):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -258,7 +245,7 @@ def _new_partition_records(image: MetadataImage, topic: NewPartitions, start: in
 def _partition_records(
     image: MetadataImage, topic_id: uuid.UUID, placed: list[tuple[int, ...]], *, first: int
 ) -> list[PartitionRecord]:
-    directories = {broker.broker_id: _only_directory(broker.log_dirs) for broker in image.brokers.values()}
+    directories = {broker_id: new_directory(image, broker_id) for broker_id in image.brokers}
     active = {broker_id for broker_id in image.brokers if image.is_active(broker_id)}
     records = []
     for partition, replicas in enumerate(placed, first):
@@ -276,11 +263,6 @@ def _partition_records(
             )
         )
     return records
-
-
-def _only_directory(log_dirs: tuple[uuid.UUID | None, ...]) -> uuid.UUID | None:
-    """None if the broker has several: then it chooses one and reports it to the controller (KIP-858)."""
-    return log_dirs[0] if len(log_dirs) == 1 else None
 
 
 def _deletion_error(topic: TopicToDelete, count: int) -> ApiError | None:

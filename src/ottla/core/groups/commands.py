@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.core.coordination import Command
+from ottla.core.coordination import Command, WritingCommand
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -44,7 +44,7 @@ class JoinGroupResponse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroup(Command[JoinGroupResponse]):
+class JoinGroup(WritingCommand[JoinGroupResponse]):
     """`new_member_id` is used if the member has no id yet. `require_known_member_id` (from v4, KIP-394): a dynamic
     member must join again with the new id. `can_skip_assignment`: from v9 (KIP-814).
     """
@@ -79,6 +79,10 @@ class SyncGroup(Command[SyncGroupResponse]):
     protocol_name: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()
 
+    @property
+    def writes(self) -> bool:
+        return bool(self.assignments)  # the leader brings them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Command[None]):
@@ -101,7 +105,7 @@ class MemberLeft(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroup(Command[tuple[MemberLeft, ...]]):
+class LeaveGroup(WritingCommand[tuple[MemberLeft, ...]]):
     group_id: str
     members: tuple[LeavingMember, ...]
 
@@ -141,6 +145,10 @@ class ConsumerGroupHeartbeat(Command[ConsumerGroupHeartbeatResponse]):
     server_assignor: str | None = None
     topic_partitions: tuple[TopicIdPartitions, ...] | None = None
 
+    @property
+    def writes(self) -> bool:
+        return self.member_epoch <= 0  # the member joins or leaves
+
 
 # -- offsets
 
@@ -161,7 +169,7 @@ class PartitionError(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommit(Command[tuple[PartitionError, ...]]):
+class OffsetCommit(WritingCommand[tuple[PartitionError, ...]]):
     """The response is in the order of `offsets`. The handler has checked that the topics exist.
 
     `supports_stale_member_epoch`: from v9 on a member of the consumer protocol may get STALE_MEMBER_EPOCH.
@@ -178,7 +186,7 @@ class OffsetCommit(Command[tuple[PartitionError, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetCommit(Command[tuple[PartitionError, ...]]):
+class TxnOffsetCommit(WritingCommand[tuple[PartitionError, ...]]):
     """KIP-98, with the check of the group member of KIP-447. The records belong to the producer's transaction."""
 
     group_id: str
@@ -214,7 +222,7 @@ class OffsetFetch(Command[tuple[CommittedOffset, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDelete(Command[tuple[PartitionError, ...]]):
+class OffsetDelete(WritingCommand[tuple[PartitionError, ...]]):
     """KIP-496."""
 
     group_id: str
@@ -310,7 +318,7 @@ class DescribeConsumerGroup(Command[DescribedConsumerGroup]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroup(Command[None]):
+class DeleteGroup(WritingCommand[None]):
     """Deletes an empty group and its committed offsets."""
 
     group_id: str

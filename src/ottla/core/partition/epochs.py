@@ -7,6 +7,7 @@ Followers and consumers ask where an epoch ended, to find the offset at which th
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 
 
@@ -91,3 +92,17 @@ class LeaderEpochCache:
     def _keep_first(self, count: int) -> None:
         del self._epochs[count:]
         del self._start_offsets[count:]
+
+
+def leader_epoch_error(requested: int, current: int) -> KafkaError:
+    """The error for a request whose leader epoch is not the present one (KIP-320)."""
+    if requested < current:
+        return KafkaError(
+            ErrorCode.fenced_leader_epoch,
+            f"the request is for leader epoch {requested}, the present one is {current}: refresh the metadata",
+        )
+    return KafkaError(
+        ErrorCode.unknown_leader_epoch,
+        f"the request is for leader epoch {requested}, newer than {current}, the newest that this broker knows of: "
+        "retry",
+    )

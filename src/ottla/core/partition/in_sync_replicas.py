@@ -8,24 +8,34 @@ from collections.abc import Iterable, Sequence
 
 from ottla.model.ids import NO_OFFSET
 
+# A fetch without a replica epoch (before Fetch v15), or a follower that has not fetched yet (KIP-903).
+NO_BROKER_EPOCH = -1
+# Times are those of a monotonic clock, which may have started a moment ago: 0 would not be long ago.
+NEVER_MS = -(1 << 62)
+
 
 class Follower:
     """What the leader knows of one follower from its fetches."""
 
     __slots__ = (
+        "broker_epoch",
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "may_join_isr",
     )
 
     def __init__(self, last_caught_up_ms: int) -> None:
         self.log_start_offset = NO_OFFSET
         self.log_end_offset = NO_OFFSET
         self.last_fetch_leader_end_offset = NO_OFFSET
-        self.last_fetch_ms = 0
+        self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
+        self.broker_epoch = NO_BROKER_EPOCH  # of its last fetch
+        # Whether it was active at its last fetch, and nothing has ended that since.
+        self.may_join_isr = False
 
     def on_fetch(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """A follower that now has everything that the leader had at its previous fetch was caught up at that time.
@@ -41,6 +51,17 @@ class Follower:
         self.last_fetch_leader_end_offset = max(self.last_fetch_leader_end_offset, leader_end_offset)
         self.last_fetch_ms = now_ms
 
+    def on_idle_fetches(self, until_ms: int) -> None:
+        """The follower had all records at its last fetch, has fetched again until `until_ms`, and there was no change.
+
+        Such fetches are not counted one by one. Without this a follower of an idle partition would seem to lag as soon
+        as the next record is appended. A follower that has not fetched under this leader has told nothing.
+        """
+        if self.log_end_offset == NO_OFFSET:
+            return
+        self.last_caught_up_ms = max(self.last_caught_up_ms, until_ms)
+        self.last_fetch_ms = max(self.last_fetch_ms, until_ms)
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
@@ -51,9 +72,10 @@ class InSyncReplicas:
     def __init__(self, *, local_id: int, replica_ids: Sequence[int], isr: Iterable[int], now_ms: int) -> None:
         self.committed = tuple(isr)
         self.proposed: tuple[int, ...] | None = None
+        self._local_id = local_id
         # In-sync followers get the whole lag time to start fetching from a new leader; the others must fetch first.
         self.followers = {
-            replica_id: Follower(now_ms if replica_id in self.committed else 0)
+            replica_id: Follower(now_ms if replica_id in self.committed else NEVER_MS)
             for replica_id in replica_ids
             if replica_id != local_id
         }
@@ -68,14 +90,16 @@ class InSyncReplicas:
     def replicated_offset(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> int:
         """The offset up to which all in-sync replicas have the log.
 
-        Followers that are caught up but not in the ISR count too. Otherwise the high watermark could stay ahead of
-        such a follower forever, and it would never join the ISR.
+        Followers that are caught up and may join the ISR count too. Otherwise the high watermark could stay ahead of
+        such a follower forever, and it would never join. One that may not join, because its broker is fenced or shuts
+        down, must not count: it would hold up every acks=all until `replica.lag.time.max.ms` is over (KIP-841).
         """
         replicated = leader_end_offset
         isr = self.maximal
         for replica_id, follower in self.followers.items():
             if follower.log_end_offset < replicated and (
-                replica_id in isr or follower.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
+                replica_id in isr
+                or (follower.may_join_isr and follower.is_caught_up(leader_end_offset, now_ms, lag_max_ms))
             ):
                 replicated = follower.log_end_offset
         return replicated
@@ -109,9 +133,24 @@ class InSyncReplicas:
         self.proposed = remaining
         return remaining
 
+    def set_replicas(self, replica_ids: Sequence[int]) -> None:
+        """A reassignment added or removed replicas. The others keep their progress."""
+        self.followers = {
+            replica_id: self.followers.get(replica_id) or Follower(NEVER_MS)
+            for replica_id in replica_ids
+            if replica_id != self._local_id
+        }
+
     def commit(self, isr: Iterable[int]) -> None:
-        """Sets the ISR that the controller decided, whatever was proposed."""
-        self.committed = tuple(isr)
+        """Sets the ISR that the controller decided, whatever was proposed.
+
+        A follower that has left it is fenced, shuts down or lags: it must fetch again before it counts.
+        """
+        isr = tuple(isr)
+        for replica_id in self.committed:
+            if replica_id not in isr and replica_id in self.followers:
+                self.followers[replica_id].may_join_isr = False
+        self.committed = isr
         self.proposed = None
 
     def withdraw_proposal(self) -> None:

@@ -4,22 +4,23 @@ The leader plans an append. The shell writes the plan to the log, which updates 
 epochs that it shares with this machine. `on_appended` then moves the high watermark.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
+from ottla.core.partition.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, Effects
 from ottla.core.partition.epochs import LeaderEpochCache
-from ottla.core.partition.in_sync_replicas import InSyncReplicas
+from ottla.core.partition.in_sync_replicas import NO_BROKER_EPOCH, Follower, InSyncReplicas
 from ottla.core.partition.log_offsets import LogOffsets
 from ottla.core.partition.producers import Duplicate, ProducerStateTable, Verification
+from ottla.core.partition.role import PartitionRole
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ottla.model.tuples import new_tuple
 from ottla.records.header import LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
 
 ACKS_ALL = -1
-READ_COMMITTED = 1
 # In a DeleteRecords request: everything up to the high watermark.
 DELETE_TO_HIGH_WATERMARK = -1
 
@@ -75,32 +76,23 @@ class AppendPlan(NamedTuple):
     is_duplicate: bool
 
 
-class Effects(NamedTuple):
-    """What an event changed: offsets that requests wait for, and an ISR to propose to the controller."""
+class IsrProposal(NamedTuple):
+    """An ISR that the leader proposes to the controller (AlterPartition, KIP-497).
 
-    log_end_moved: bool = False
-    high_watermark_moved: bool = False
-    log_start_moved: bool = False
-    low_watermark_moved: bool = False
-    proposed_isr: tuple[int, ...] | None = None
+    The controller rejects it if the epochs are not the present ones. `isr` has the broker epoch of each follower's last
+    fetch: a broker that has restarted since then must not join (KIP-903). That of the leader itself is -1.
+    """
 
-    @property
-    def concern_waiting_requests(self) -> bool:
-        return (
-            self.log_end_moved
-            or self.high_watermark_moved
-            or self.log_start_moved
-            or self.low_watermark_moved
-        )
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
 
 
-NO_EFFECTS = Effects()
-_HIGH_WATERMARK_MOVED = Effects(high_watermark_moved=True)
 _APPENDED = Effects(log_end_moved=True)
 _APPENDED_AND_COMMITTED = Effects(log_end_moved=True, high_watermark_moved=True)
 
 
-class PartitionLeader:
+class PartitionLeader(PartitionRole):
     def __init__(
         self,
         offsets: LogOffsets,
@@ -114,22 +106,24 @@ class PartitionLeader:
         isr: Iterable[int],
         settings: LeaderSettings,
         now_ms: int,
+        partition_epoch: int = 0,
+        unflushed_from: int | None = None,
     ) -> None:
+        """`unflushed_from` is the first offset that waits for a flush before it is committed, if there is one."""
+        super().__init__(
+            offsets,
+            producers,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            high_watermark=high_watermark,
+        )
         self.settings = settings
-        self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
         self.replicas = InSyncReplicas(local_id=local_id, replica_ids=replica_ids, isr=isr, now_ms=now_ms)
-        self._offsets = offsets
-        self._producers = producers
         self._epochs = epochs
         self._epoch_start_offset = offsets.end
-        self._unflushed_from: int | None = (
-            None  # the first offset that waits for a flush before it is committed
-        )
+        self._unflushed_from = unflushed_from
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
         epochs.assign(leader_epoch, offsets.end)
-        # A log that was just loaded knows which transactions have ended, but not how far they are replicated.
-        producers.on_high_watermark(high_watermark)
         self._advance_high_watermark(now_ms)
 
     # -- appends
@@ -218,7 +212,7 @@ class PartitionLeader:
         if self._unflushed_from is None or end_offset <= self._unflushed_from:
             return NO_EFFECTS
         self._unflushed_from = None if end_offset >= self._offsets.end else end_offset
-        return _HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def is_acknowledged(self, required_offset: int) -> bool:
         """Whether everything before `required_offset` is committed, so that a produce with acks=all is complete.
@@ -276,22 +270,90 @@ class PartitionLeader:
 
     # -- replication
 
-    def on_fetch(
-        self, replica_id: int, fetch_offset: int, leader_epoch: int, now_ms: int, *, log_start_offset: int
-    ) -> Effects:
-        """A follower fetches from `fetch_offset`, so it has all records before it."""
+    def check_follower(self, replica_id: int, leader_epoch: int) -> Follower:
+        """Raises KafkaError if `replica_id` is not a follower of this leader in `leader_epoch`."""
         self.check_epoch(leader_epoch)
         follower = self.replicas.followers.get(replica_id)
         if follower is None:
             self._reject_unknown_follower(replica_id, leader_epoch)
-        low_watermark = self.low_watermark
+        return follower
+
+    def on_fetch(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        log_start_offset: int,
+        replica_epoch: int = NO_BROKER_EPOCH,
+        broker_epoch: int | None = None,
+        may_join_isr: bool = True,
+    ) -> Effects:
+        """A follower fetches from `fetch_offset`, so it has all records before it.
+
+        Call it once per fetch, after the check for divergence and the read. `broker_epoch` is the follower's epoch in
+        the metadata, if it is registered and not fenced: a fetch of an earlier registration is rejected (KIP-903).
+        """
+        follower = self.check_follower(replica_id, leader_epoch)
+        if broker_epoch is not None and NO_BROKER_EPOCH < replica_epoch < broker_epoch:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"the fetch has the epoch {replica_epoch} of broker {replica_id}, which has registered again since "
+                f"with epoch {broker_epoch}",
+            )
+        previous_start = follower.log_start_offset
         follower.on_fetch(fetch_offset, log_start_offset, self._offsets.end, now_ms)
-        proposed = self.replicas.propose_expansion(replica_id, self.high_watermark, self._epoch_start_offset)
+        follower.broker_epoch = replica_epoch
+        follower.may_join_isr = may_join_isr and replica_epoch in (NO_BROKER_EPOCH, broker_epoch)
+        proposed = None
+        if follower.may_join_isr:
+            proposed = self.replicas.propose_expansion(
+                replica_id, self.high_watermark, self._epoch_start_offset
+            )
         return Effects(
             high_watermark_moved=self._advance_high_watermark(now_ms),
-            low_watermark_moved=self.low_watermark > low_watermark,
+            # Whatever the others have: nobody waits for a follower that is not alive.
+            low_watermark_moved=log_start_offset > previous_start,
             proposed_isr=proposed,
         )
+
+    def on_follower_unavailable(self, replica_id: int, now_ms: int) -> Effects:
+        """The follower's broker is fenced or shuts down: records need not wait until it has joined the ISR.
+
+        Nor does DeleteRecords wait for it.
+        """
+        follower = self.replicas.followers.get(replica_id)
+        if follower is None:
+            return NO_EFFECTS
+        has_moved = False
+        if follower.may_join_isr:
+            follower.may_join_isr = False
+            has_moved = self._advance_high_watermark(now_ms)
+        return Effects(high_watermark_moved=has_moved, low_watermark_moved=self._holds_back(follower))
+
+    def is_idle(self, replica_id: int) -> bool:
+        """Whether the next fetches of a follower with all records need no `on_fetch`, as long as nothing changes.
+
+        A follower outside of the ISR joins it with a fetch, perhaps not with the first one. One that has not fetched
+        under this leader has told nothing yet.
+        """
+        follower = self.replicas.followers.get(replica_id)
+        return (
+            follower is not None
+            and replica_id in self.replicas.committed
+            and follower.log_end_offset == self._offsets.end
+        )
+
+    def on_idle_fetches(self, replica_id: int, until_ms: int) -> None:
+        """The follower `is_idle`, has fetched again until `until_ms`, and nothing had changed."""
+        follower = self.replicas.followers.get(replica_id)
+        if follower is not None:
+            follower.on_idle_fetches(until_ms)
+
+    def withdraw_isr_proposal(self) -> None:
+        """The controller has not accepted the proposal: a later fetch or `tick` may propose again."""
+        self.replicas.withdraw_proposal()
 
     def tick(self, now_ms: int) -> Effects:
         """Proposes to remove lagging followers from the ISR. Call it a few times per `replica.lag.time.max.ms`."""
@@ -300,10 +362,48 @@ class PartitionLeader:
         )
         return NO_EFFECTS if proposed is None else Effects(proposed_isr=proposed)
 
-    def on_isr_committed(self, isr: Iterable[int], now_ms: int) -> Effects:
-        """The controller has set the ISR. A smaller ISR may commit records that a lagging follower held back."""
+    def on_isr_committed(
+        self,
+        isr: Iterable[int],
+        partition_epoch: int,
+        now_ms: int,
+        *,
+        replica_ids: Sequence[int] | None = None,
+    ) -> Effects:
+        """The controller has set the ISR, and perhaps the replicas, without a new leader epoch.
+
+        A smaller ISR may commit records that a lagging follower held back. The partition epoch orders the decisions of
+        the controller: one that is not newer than the last one has no effect.
+        """
+        if partition_epoch <= self.partition_epoch:
+            return NO_EFFECTS
+        self.partition_epoch = partition_epoch
+        previous_isr, previous_followers = self.replicas.committed, self.replicas.followers
+        if replica_ids is not None:
+            self.replicas.set_replicas(replica_ids)
         self.replicas.commit(isr)
-        return _HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return Effects(
+            isr_changed=self.isr != previous_isr
+            or self.replicas.followers.keys() != previous_followers.keys(),
+            high_watermark_moved=self._advance_high_watermark(now_ms),
+            low_watermark_moved=any(
+                self._holds_back(follower)
+                for replica_id, follower in previous_followers.items()
+                if replica_id not in self.replicas.followers
+            ),
+        )
+
+    @property
+    def isr_proposal(self) -> IsrProposal | None:
+        """The proposal that the controller has not decided yet."""
+        proposed, followers = self.replicas.proposed, self.replicas.followers
+        if proposed is None:
+            return None
+        isr = tuple(
+            (replica_id, followers[replica_id].broker_epoch if replica_id in followers else NO_BROKER_EPOCH)
+            for replica_id in proposed
+        )
+        return IsrProposal(self.leader_epoch, self.partition_epoch, isr)
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -318,10 +418,19 @@ class PartitionLeader:
     @property
     def low_watermark(self) -> int:
         """The smallest log start offset of all replicas. DeleteRecords waits for it."""
-        followers = self.replicas.followers
-        if not followers:
-            return self._offsets.start
-        return min(self._offsets.start, *(follower.log_start_offset for follower in followers.values()))
+        return self.low_watermark_among(lambda replica_id: True)
+
+    def low_watermark_among(self, is_alive: Callable[[int], bool]) -> int:
+        """As `low_watermark`, without the followers that are not `is_alive`."""
+        low_watermark = self._offsets.start
+        for replica_id, follower in self.replicas.followers.items():
+            if follower.log_start_offset < low_watermark and is_alive(replica_id):
+                low_watermark = follower.log_start_offset
+        return low_watermark
+
+    def _holds_back(self, follower: Follower) -> bool:
+        """Whether DeleteRecords may wait for the follower."""
+        return follower.log_start_offset < self._offsets.start
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
         replicated = self._offsets.end if self._unflushed_from is None else self._unflushed_from
@@ -354,35 +463,17 @@ class PartitionLeader:
 
     # -- reads
 
-    @property
-    def last_stable_offset(self) -> int:
-        """All transactions before this offset have ended. Never above the high watermark."""
-        first_unstable = self._producers.first_unstable_offset()
-        if first_unstable is None:
-            return self.high_watermark
-        return min(max(first_unstable, self._offsets.start), self.high_watermark)
+    def check_offsets_available(self) -> None:
+        """Raises KafkaError while the high watermark of a new leader is below the start of its epoch (KIP-207).
 
-    def fetch_limit(self, isolation_level: int, *, is_follower: bool) -> int:
-        """The offset before which a fetch must end."""
-        if is_follower:
-            return self._offsets.end
-        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
-
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: rejects a client whose leader epoch is older or newer than the leader's. -1 skips the check."""
-        if current_leader_epoch == self.leader_epoch or current_leader_epoch == NO_LEADER_EPOCH:
-            return
-        if current_leader_epoch < self.leader_epoch:
+        Until then the end that clients may see would be before the end that they saw under the previous leader.
+        """
+        if self.high_watermark < self._epoch_start_offset:
             raise KafkaError(
-                ErrorCode.fenced_leader_epoch,
-                f"the request is for leader epoch {current_leader_epoch}, the present one is "
-                f"{self.leader_epoch}: refresh the metadata",
+                ErrorCode.offset_not_available,
+                f"the high watermark {self.high_watermark} has not reached offset {self._epoch_start_offset} yet, "
+                f"where leader epoch {self.leader_epoch} starts: retry",
             )
-        raise KafkaError(
-            ErrorCode.unknown_leader_epoch,
-            f"the request is for leader epoch {current_leader_epoch}, newer than {self.leader_epoch}, "
-            "the newest that this broker knows of: retry",
-        )
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """The (epoch, end offset) to truncate to, if the fetcher's log has diverged from this one (KIP-595)."""

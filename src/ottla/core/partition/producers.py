@@ -18,6 +18,7 @@ EPOCH_PER_TRANSACTION = 2
 # A producer has at most five requests in flight, so no retry can reach further back.
 _BATCHES_TO_RETAIN = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
+_LAST_EPOCH = 0x7FFF  # of a marker only: the next transaction has another producer id
 NO_COORDINATOR_EPOCH = -1
 
 
@@ -216,8 +217,10 @@ class ProducerStateTable:
         if producer is None:
             return
         _check_producer_epoch(producer, header.producer_id, header.producer_epoch)
-        if header.producer_epoch == producer.epoch and transaction_version >= EPOCH_PER_TRANSACTION:
-            # KIP-1228: this epoch belongs to the next transaction. A late marker must not end that one.
+        is_seen = header.producer_epoch == producer.epoch and transaction_version >= EPOCH_PER_TRANSACTION
+        if is_seen and producer.txn_first_offset >= 0 and header.producer_epoch != _LAST_EPOCH:
+            # KIP-1228: this epoch belongs to the next transaction, which a late marker must not end. Before it begins,
+            # the marker is written again: the first copy may not be replicated yet, and be lost with the leader.
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
                 f"the end marker of producer {header.producer_id} has the epoch {header.producer_epoch}, which has "
@@ -353,6 +356,11 @@ class ProducerStateTable:
             if entry.current_txn_first_offset >= 0:
                 open_transactions[entry.current_txn_first_offset] = entry.producer_id
         self._ongoing = dict(sorted(open_transactions.items()))
+
+    def take_over(self, other: "ProducerStateTable") -> None:
+        """Replaces the whole state by that of `other`, which must not be used any more."""
+        self._producers, self._ongoing = other._producers, other._ongoing
+        self._unreplicated, self._verifications = other._unreplicated, other._verifications
 
     def clear(self) -> None:
         self._producers.clear()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ottla.core.raft.errors import DivergedBelowCommit, NotLeader
+from ottla.core.raft.invariants import check_invariants
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.messages import (
     NO_NODE,
@@ -20,7 +21,7 @@ from ottla.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.core.raft.outbox import Outbox
+from ottla.core.raft.outbox import OBSERVER_BACKOFF_MS_MAX, UNREACHABLE_BACKOFF_MS_MAX, Outbox
 from ottla.core.raft.ready import Entry, FetchDecision, HardState, LeaderChange, Ready, SnapshotChunk
 from ottla.core.raft.roles import (
     NEVER_MS,
@@ -33,6 +34,7 @@ from ottla.core.raft.roles import (
     Role,
     Unattached,
     Votes,
+    succession_delay_ms,
 )
 from ottla.core.raft.settings import RaftSettings
 from ottla.model.errors import ErrorCode
@@ -60,7 +62,7 @@ class RaftNode:
         self.hard_state = hard_state
         if log.last_epoch > hard_state.epoch:
             self.hard_state = HardState(log.last_epoch)
-        self._settings = settings
+        self.settings = settings
         self._random_below = random_below
         self._durable_state = hard_state
         self._durable_end = log.end_offset
@@ -68,7 +70,8 @@ class RaftNode:
         self._truncate_to: int | None = None
         self._unsaved: list[Entry | ReplicatedBatch] = []
         self._chunk: SnapshotChunk | None = None
-        self._outbox = Outbox(settings.retry_backoff_ms)
+        backoff_ms_max = UNREACHABLE_BACKOFF_MS_MAX if self.is_voter else OBSERVER_BACKOFF_MS_MAX
+        self._outbox = Outbox(settings.retry_backoff_ms, backoff_ms_max)
         self._asked = 0  # how many voters an observer has asked for the leader
         self.role: Role = self._first_role(now_ms)
 
@@ -77,8 +80,10 @@ class RaftNode:
             # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
             return Resigned(now_ms + self._election_timeout_ms())
         if self.hard_state.leader_id != NO_NODE:
-            return Follower(now_ms + self._settings.fetch_timeout_ms)
-        return Unattached(self._unattached_deadline_ms(now_ms))
+            return Follower(now_ms + self.settings.fetch_timeout_ms)
+        # A quorum that starts does not wait for an election timeout. If there is a leader, the voters that hear from it
+        # reject the pre-vote.
+        return Unattached(self._soon_ms(now_ms) if self.is_voter else NEVER_MS)
 
     # -- state
 
@@ -106,16 +111,15 @@ class RaftNode:
 
     # -- time
 
-    def next_tick_ms(self, now_ms: int) -> int:
+    def next_tick_ms(self) -> int:
         """The time of the next `tick` and `ready` if no message comes before."""
-        deadlines = [self.role.deadline_ms]
-        if (retry_ms := self._outbox.next_retry_ms(now_ms)) is not None:
-            deadlines.append(retry_ms)
+        deadlines = [self.role.deadline_ms, self._outbox.next_retry_ms]
         if isinstance(self.role, Leader) and len(self.voters) > 1:
             deadlines.append(self.role.announce_ms)
         return min(deadlines)
 
     def tick(self, now_ms: int) -> None:
+        self._outbox.end_pauses(now_ms)
         if self.voters == (self.node_id,) and not self.is_leader:
             # The only voter does not wait for others.
             self._stand_for_election(now_ms)
@@ -157,7 +161,7 @@ class RaftNode:
         voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
         self.hard_state = HardState(epoch, leader_id, voted_id)
         self._leader_high_watermark = 0
-        self._become(Follower(now_ms + self._settings.fetch_timeout_ms))
+        self._become(Follower(now_ms + self.settings.fetch_timeout_ms))
 
     def _become_prospective(self, now_ms: int) -> None:
         if isinstance(self.role, Candidate):
@@ -195,8 +199,12 @@ class RaftNode:
             self._become(Resigned(now_ms + self._election_timeout_ms(), successors, set(successors)))
 
     def _election_timeout_ms(self) -> int:
-        timeout_ms = self._settings.election_timeout_ms
+        timeout_ms = self.settings.election_timeout_ms
         return timeout_ms + self._random_below(timeout_ms) if timeout_ms else 0
+
+    def _soon_ms(self, now_ms: int) -> int:
+        """When to ask for pre-votes. Voters ask at different times, so that their elections do not collide."""
+        return now_ms + self._random_below(max(self.settings.election_timeout_ms // 4, 1))
 
     def _unattached_deadline_ms(self, now_ms: int) -> int:
         return now_ms + self._election_timeout_ms() if self.is_voter else NEVER_MS
@@ -204,7 +212,7 @@ class RaftNode:
     def _check_quorum_deadline_ms(self, now_ms: int) -> int:
         if len(self.voters) == 1:
             return NEVER_MS
-        return now_ms + self._settings.fetch_timeout_ms * 3 // 2
+        return now_ms + self.settings.fetch_timeout_ms * 3 // 2
 
     # -- requests
 
@@ -249,18 +257,10 @@ class RaftNode:
     def on_end_quorum_epoch(self, request: EndQuorumEpochRequest, now_ms: int) -> EpochResponse:
         response = EpochResponse(*self._news_from_leader(request.epoch, request.leader_id, now_ms))
         if response.error is ErrorCode.none and isinstance(self.role, Follower) and self.is_voter:
-            self.role.deadline_ms = now_ms + self._succession_delay_ms(request.preferred_successors)
+            delay_max_ms = self.settings.election_backoff_max_ms
+            delay_ms = succession_delay_ms(self.node_id, request.preferred_successors, delay_max_ms)
+            self.role.deadline_ms = now_ms + delay_ms
         return response
-
-    def _succession_delay_ms(self, successors: tuple[int, ...]) -> int:
-        """The first successor stands at once and the others later, so that their elections do not collide."""
-        delay_max_ms = self._settings.election_backoff_max_ms
-        if self.node_id not in successors:
-            return delay_max_ms
-        position = successors.index(self.node_id)
-        if position == 0:
-            return 0
-        return min(delay_max_ms, (delay_max_ms >> (len(successors) - 1)) << (position - 1))
 
     def _news_from_leader(self, epoch: int, leader_id: int, now_ms: int) -> tuple[int, int, ErrorCode]:
         if epoch < self.epoch:
@@ -295,7 +295,7 @@ class RaftNode:
         """Takes the offset of a replica's fetch as its log end offset. A negative id is that of a consumer."""
         if not 0 <= request.last_epoch <= request.epoch or request.offset < 0:
             return self._fetch_error(ErrorCode.invalid_request)
-        error = self._leadership_error(request.epoch)
+        error = self.leadership_error(request.epoch)
         if error is not ErrorCode.none:
             return self._fetch_error(error)
         assert isinstance(self.role, Leader)
@@ -321,7 +321,8 @@ class RaftNode:
     def _fetch_error(self, error: ErrorCode) -> FetchDecision:
         return FetchDecision(FetchResponse(self.epoch, self.leader_id, error=error))
 
-    def _leadership_error(self, epoch: int) -> ErrorCode:
+    def leadership_error(self, epoch: int) -> ErrorCode:
+        """The error for a request to the leader of `epoch`; none if this node leads it."""
         if epoch < self.epoch:
             return ErrorCode.fenced_leader_epoch
         if epoch > self.epoch:
@@ -339,7 +340,7 @@ class RaftNode:
 
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
         """The response without `size` and `data`, which the caller adds if there is no error."""
-        error = self._leadership_error(request.epoch)
+        error = self.leadership_error(request.epoch)
         if error is ErrorCode.none and request.snapshot not in self.log.snapshots:
             error = ErrorCode.snapshot_not_found
         if error is ErrorCode.none and isinstance(self.role, Leader):
@@ -364,10 +365,13 @@ class RaftNode:
 
     def on_response(self, number: int, sender: int, response: Response, now_ms: int) -> None:
         """Applies the response to a request, unless the request is no longer outstanding."""
-        if not self._outbox.take(number, sender) or self._learn_from(response, now_ms):
+        self._outbox.reached(sender)
+        if not self._outbox.take(number, sender) or self._learn_from(response, sender, now_ms):
             return
         if response.error is not ErrorCode.none:
             self._outbox.pause(sender, now_ms)
+            if isinstance(response, FetchSnapshotResponse):
+                self.give_up_snapshot(now_ms)
             return
         match response:
             case VoteResponse():
@@ -379,27 +383,33 @@ class RaftNode:
             case FetchSnapshotResponse():
                 self._on_snapshot_fetched(response, now_ms)
 
-    def on_no_response(self, number: int, receiver: int, now_ms: int) -> None:
-        """A request has timed out, or its connection has failed."""
+    def on_no_response(self, number: int, receiver: int, now_ms: int, *, is_refused: bool = False) -> None:
+        """A request has timed out, or its connection has failed. `is_refused`: no process listens there."""
         if not self._outbox.take(number, receiver):
             return
-        if isinstance(self.role, Follower) and not self.is_voter:
-            # Another voter may know of a new leader.
+        if isinstance(self.role, Follower) and not self.is_voter:  # another voter may know of a new leader
             self._become_unattached(self.epoch, now_ms)
-        self._outbox.pause(receiver, now_ms)
+        elif isinstance(self.role, Follower) and is_refused:
+            # The leader is dead. If it is not, voters that hear from it reject the pre-vote.
+            self.role.deadline_ms = min(self.role.deadline_ms, self._soon_ms(now_ms))
+        self._outbox.pause_unreachable(receiver, now_ms)
 
-    def _learn_from(self, response: Response, now_ms: int) -> bool:
+    def _learn_from(self, response: Response, sender: int, now_ms: int) -> bool:
         """Applies epoch and leader of a response. Returns True if the rest of the response is obsolete."""
-        epoch, leader_id, error = response.epoch, response.leader_id, response.error
+        epoch, leader_id = response.epoch, response.leader_id
         if epoch < self.epoch or not self._is_consistent(epoch, leader_id):
+            self._outbox.pause(sender, now_ms)  # an observer would ask it again at once
             return True
         if epoch > self.epoch:
             self._follow_news(epoch, leader_id, now_ms)
             return True
         if leader_id != NO_NODE and self.leader_id == NO_NODE and leader_id != self.node_id:
+            if not self.is_voter and not self._outbox.may_send_to(leader_id, now_ms):
+                self._outbox.pause(sender, now_ms)  # it does not know yet that the leader cannot be reached
+                return True
             self._become_follower(epoch, leader_id, now_ms)
             # If the observer has asked the leader itself, the response has records.
-            return not isinstance(response, FetchResponse) or error is not ErrorCode.none
+            return not isinstance(response, FetchResponse) or response.error is not ErrorCode.none
         return False
 
     def _count_vote(self, voter: int, is_granted: bool, now_ms: int) -> None:
@@ -428,7 +438,7 @@ class RaftNode:
         if not isinstance(self.role, Follower):
             return
         self.role.has_fetched = True
-        self.role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        self.role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
         if response.diverging is not None:
             self._truncate(self.log.truncation_for(response.diverging))
         elif response.snapshot is not None:
@@ -456,12 +466,19 @@ class RaftNode:
         role = self.role
         if not isinstance(role, Follower) or role.snapshot is None:
             return
-        role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        role.deadline_ms = now_ms + self.settings.fetch_timeout_ms
         if response.snapshot != role.snapshot or response.position != role.snapshot_position:
             return
         role.snapshot_position += len(response.data)
         is_last = role.snapshot_position >= response.size
         self._chunk = SnapshotChunk(role.snapshot, response.position, response.data, is_last)
+
+    def give_up_snapshot(self, now_ms: int) -> None:
+        """The leader no longer has the snapshot, or sent a damaged one: the next fetch asks what to fetch instead."""
+        self._chunk = None
+        if isinstance(self.role, Follower):
+            self.role.snapshot = None
+            self._outbox.pause(self.leader_id, now_ms)
 
     def _follow_high_watermark(self) -> None:
         self.high_watermark = max(self.high_watermark, min(self._leader_high_watermark, self._durable_end))
@@ -539,7 +556,7 @@ class RaftNode:
                 found = [(voter, end) for voter in sorted(resigned.unacknowledged)]
             case Follower() as follower:
                 found = self._fetches(follower)
-            case Unattached() if not self.is_voter and self._outbox.is_empty:
+            case Unattached() if not self.is_voter and not self._outbox.awaits_response:
                 found = self._search_for_leader(now_ms)
         return [
             self._outbox.send(to, request) for to, request in found if self._outbox.may_send_to(to, now_ms)
@@ -549,7 +566,7 @@ class RaftNode:
         """BeginQuorumEpoch requests to the voters that may not know the leader."""
         if now_ms < leader.announce_ms:
             return []
-        period_ms = self._settings.fetch_timeout_ms // 2
+        period_ms = self.settings.fetch_timeout_ms // 2
         leader.announce_ms = now_ms + period_ms
         begin = BeginQuorumEpochRequest(self.epoch, self.node_id)
         return [(voter, begin) for voter in leader.silent_voters(now_ms, period_ms)]
@@ -558,14 +575,9 @@ class RaftNode:
         if self._unsaved or self._truncate_to is not None or self._chunk is not None:
             return []  # a fetch reports that the log is durable up to its offset
         if follower.snapshot is not None:
-            return [
-                (
-                    self.leader_id,
-                    FetchSnapshotRequest(
-                        self.epoch, self.node_id, follower.snapshot, follower.snapshot_position
-                    ),
-                )
-            ]
+            position = follower.snapshot_position
+            request = FetchSnapshotRequest(self.epoch, self.node_id, follower.snapshot, position)
+            return [(self.leader_id, request)]
         return [(self.leader_id, self._fetch_request())]
 
     def _fetch_request(self) -> FetchRequest:
@@ -583,16 +595,4 @@ class RaftNode:
 
     def validate(self) -> None:
         """Raises AssertionError if an invariant is broken. Simulations call it after every event."""
-        log, epochs = self.log, [epoch for epoch, _ in self.log.epochs]
-        assert log.start_offset <= log.end_offset, "a log ends where it starts, or after"
-        assert epochs == sorted(set(epochs)), "epochs grow along the log"
-        assert log.last_epoch <= self.epoch, "no entry is of an epoch that the node has not seen"
-        assert self.high_watermark <= log.end_offset, "what is committed is in the log"
-        if isinstance(self.role, Leader):
-            assert self.leader_id == self.node_id, "a leader knows that it leads"
-        if isinstance(self.role, Follower):
-            assert self.leader_id not in (NO_NODE, self.node_id), "a follower follows another node"
-        if isinstance(self.role, Candidate):
-            assert self.hard_state.voted_id == self.node_id, "a candidate votes for itself"
-        if not self.is_voter:
-            assert isinstance(self.role, Unattached | Follower), "an observer takes part in no election"
+        check_invariants(self)

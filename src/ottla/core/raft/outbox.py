@@ -1,14 +1,22 @@
 """The outstanding requests of a node: at most one to each receiver, with a pause after a failure."""
 
 from ottla.core.raft.messages import Outbound, Request
+from ottla.core.raft.roles import NEVER_MS
+
+# Short, because the first election of a cluster waits until a majority of its nodes listens.
+UNREACHABLE_BACKOFF_MS_MAX = 100
+# There may be many observers, and each of them writes its state when it follows a leader that it then does not reach.
+OBSERVER_BACKOFF_MS_MAX = 1_000
 
 
 class Outbox:
-    def __init__(self, retry_backoff_ms: int) -> None:
+    def __init__(self, retry_backoff_ms: int, backoff_ms_max: int = UNREACHABLE_BACKOFF_MS_MAX) -> None:
         self._retry_backoff_ms = retry_backoff_ms
+        self._backoff_ms_max = max(backoff_ms_max, retry_backoff_ms)
         self._last_number = 0
         self._in_flight: dict[int, int] = {}  # receiver: number
         self._retry_ms: dict[int, int] = {}
+        self._failures: dict[int, int] = {}  # requests in a row without a response
 
     def clear(self) -> None:
         """Forgets all requests. Responses that still arrive are ignored."""
@@ -16,12 +24,18 @@ class Outbox:
         self._retry_ms.clear()
 
     @property
-    def is_empty(self) -> bool:
-        return not self._in_flight
+    def awaits_response(self) -> bool:
+        """Whether a request is outstanding, to a receiver that did not leave the one before without a response."""
+        return any(receiver not in self._failures for receiver in self._in_flight)
 
-    def next_retry_ms(self, now_ms: int) -> int | None:
-        """When the next pause ends."""
-        return min((retry_ms for retry_ms in self._retry_ms.values() if retry_ms > now_ms), default=None)
+    def end_pauses(self, now_ms: int) -> None:
+        """Forgets the pauses that are over. The requests that they held back are sent now, if there are any."""
+        self._retry_ms = {to: retry_ms for to, retry_ms in self._retry_ms.items() if retry_ms > now_ms}
+
+    @property
+    def next_retry_ms(self) -> int:
+        """When the next pause ends. It may be in the past: a pause counts until `end_pauses` has ended it."""
+        return min(self._retry_ms.values(), default=NEVER_MS)
 
     def may_send_to(self, receiver: int, now_ms: int) -> bool:
         return receiver not in self._in_flight and now_ms >= self._retry_ms.get(receiver, 0)
@@ -41,3 +55,12 @@ class Outbox:
 
     def pause(self, receiver: int, now_ms: int) -> None:
         self._retry_ms[receiver] = now_ms + self._retry_backoff_ms
+
+    def pause_unreachable(self, receiver: int, now_ms: int) -> None:
+        """Each pause is twice as long as the one before, until the receiver responds."""
+        failures = self._failures[receiver] = self._failures.get(receiver, 0) + 1
+        backoff_ms = self._retry_backoff_ms << min(failures - 1, 16)
+        self._retry_ms[receiver] = now_ms + min(backoff_ms, self._backoff_ms_max)
+
+    def reached(self, receiver: int) -> None:
+        self._failures.pop(receiver, None)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from ottla.core.raft.log_state import OffsetAndEpoch
 
 NEVER_MS = 2**63 - 1
+# As in Kafka: an observer that has not fetched for so long is gone.
+OBSERVER_SESSION_TIMEOUT_MS = 300_000
 
 
 @dataclass
@@ -100,6 +102,13 @@ class Leader:
     def progress_of(self, replica_id: int) -> Progress:
         return self.voters.get(replica_id) or self.observers.setdefault(replica_id, Progress())
 
+    def forget_inactive_observers(self, now_ms: int) -> None:
+        self.observers = {
+            observer: progress
+            for observer, progress in self.observers.items()
+            if now_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
+        }
+
     def has_heard_from_majority(self, replica_id: int) -> bool:
         """Notes a fetch. Returns True when a majority, with the leader, has fetched since the last True."""
         if replica_id in self.voters:
@@ -138,3 +147,15 @@ class Resigned:
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
+
+
+def succession_delay_ms(node_id: int, successors: tuple[int, ...], delay_max_ms: int) -> int:
+    """When a voter stands after the leader has resigned. The first successor stands at once and the others later, so
+    that their elections do not collide.
+    """
+    if node_id not in successors:
+        return delay_max_ms
+    position = successors.index(node_id)
+    if position == 0:
+        return 0
+    return min(delay_max_ms, (delay_max_ms >> (len(successors) - 1)) << (position - 1))

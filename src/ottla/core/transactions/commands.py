@@ -7,7 +7,7 @@ A rejected command raises KafkaError. New producer ids come with the command, be
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.core.coordination import Command
+from ottla.core.coordination import Command, WritingCommand
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
@@ -18,7 +18,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerId(Command[ProducerIdAndEpoch]):
+class InitProducerId(WritingCommand[ProducerIdAndEpoch]):
     """A producer starts, or starts again after an error (KIP-360: then `expected` is its id and epoch).
 
     `new_producer_id` is used if the transactional id has none yet, or if its epochs are exhausted.
@@ -33,7 +33,7 @@ class InitProducerId(Command[ProducerIdAndEpoch]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions(Command[None]):
+class AddPartitions(WritingCommand[None]):
     """`transaction_version` is the client's: 0, or 2 with an epoch per transaction (KIP-890)."""
 
     transactional_id: str
@@ -59,7 +59,7 @@ class VerifyPartitions(Command[tuple[PartitionVerified, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransaction(Command[ProducerIdAndEpoch]):
+class EndTransaction(WritingCommand[ProducerIdAndEpoch]):
     """Returns the id and epoch of the next transaction: with version 2 each transaction has its own epoch.
 
     `new_producer_id` is used if the epochs are exhausted.
@@ -89,7 +89,7 @@ class WriteMarkers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkersWritten(Command[None]):
+class MarkersWritten(WritingCommand[None]):
     """These partitions have the marker, or are deleted. When all have it, the transaction is complete.
 
     `markers` is compared by identity: producers of version 0 end all their transactions with one epoch, so that nothing

@@ -26,7 +26,6 @@ from ottla.core.transactions.store import TransactionDecision, TransactionStore,
 from ottla.core.transactions.timers import (
     TransactionTimedOut,
     cancel_timeout,
-    remaining_ms,
     start_timeout,
 )
 from ottla.model.errors import ErrorCode, KafkaError
@@ -265,9 +264,8 @@ def abort_timed_out(
     metadata = store.by_id.get(command.transactional_id)
     if metadata is None or metadata.state is not TransactionState.ONGOING:
         return
-    if remaining_ms(metadata, now_ms) > 0:  # a timer of an earlier transaction, or the clock was set back
-        start_timeout(command.transactional_id, metadata, decision, now_ms)
-        return
+    if metadata.record.transaction_start_timestamp_ms != command.start_ms:
+        return  # the timer of an earlier transaction
     fence_and_abort(store, command.transactional_id, decision, now_ms)
 
 

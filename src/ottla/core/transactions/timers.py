@@ -11,7 +11,10 @@ from ottla.protocol.transaction_records.records import TransactionLogKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionTimedOut(Command[None]):
+    """`start_ms` tells the transaction from a later one of the same transactional id."""
+
     transactional_id: str
+    start_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +25,24 @@ class ExpireTransactionalIds(Command[None]):
 def start_timeout(
     transactional_id: str, metadata: TransactionMetadata, decision: TransactionDecision, now_ms: int
 ) -> None:
-    """The timeout counts from the start of the transaction, even if another coordinator started it."""
-    if metadata.record.transaction_timeout_ms != NO_TIMEOUT_MS:
+    """The timeout counts from the start of the transaction, even if another coordinator started it.
+
+    The timer runs on a monotonic clock. If the wall clock was set back since the start, the transaction still ends
+    after its timeout at the latest; otherwise it would hold up read-committed consumers for as long as the clock was
+    ahead.
+    """
+    record = metadata.record
+    if record.transaction_timeout_ms != NO_TIMEOUT_MS:
+        start_ms, timeout_ms = record.transaction_start_timestamp_ms, record.transaction_timeout_ms
         decision.start_timer(
             _timeout_key(transactional_id),
-            max(remaining_ms(metadata, now_ms), 0),
-            TransactionTimedOut(transactional_id=transactional_id),
+            min(max(start_ms + timeout_ms - now_ms, 0), timeout_ms),
+            TransactionTimedOut(transactional_id=transactional_id, start_ms=start_ms),
         )
 
 
 def cancel_timeout(transactional_id: str, decision: TransactionDecision) -> None:
     decision.cancel_timer(_timeout_key(transactional_id))
-
-
-def remaining_ms(metadata: TransactionMetadata, now_ms: int) -> int:
-    record = metadata.record
-    return record.transaction_start_timestamp_ms + record.transaction_timeout_ms - now_ms
 
 
 def _timeout_key(transactional_id: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ def conflict_errors(config: "BrokerConfig") -> list[str]:
         *_listener_errors(config),
         *_range_errors(config),
         *_node_errors(config),
+        *_quorum_errors(config),
     ]
 
 
@@ -107,3 +108,37 @@ def _node_errors(config: "BrokerConfig") -> Iterator[str]:
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
         if not 0 <= config.get_int(name) <= 4:
             yield f"Invalid value {config[name]} for configuration {name}: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"
+
+
+def _quorum_errors(config: "BrokerConfig") -> Iterator[str]:
+    """A controller must be a voter with an address; a node that is only a broker must know the voters."""
+    roles = set(config.get_list("process.roles"))
+    voters = {int(voter.partition("@")[0]) for voter in config.get_list("controller.quorum.voters")}
+    known = ", ".join(map(str, sorted(voters)))
+    if "controller" not in roles:
+        if config.node_id in voters:
+            yield (
+                f"controller.quorum.voters has this node ({config.node_id}), but process.roles is broker. Add the role "
+                "controller, or remove the node from controller.quorum.voters"
+            )
+        if not voters and not config.get_list("controller.quorum.bootstrap.servers"):
+            yield (
+                "process.roles is broker, but no controller is known. Set controller.quorum.voters, e.g. "
+                "1@controller1:9093,2@controller2:9093,3@controller3:9093"
+            )
+        return
+    if voters and config.node_id not in voters:
+        yield (
+            f"process.roles has controller, but controller.quorum.voters ({known}) does not have this node "
+            f"({config.node_id}). Add it, or set process.roles=broker"
+        )
+    try:
+        has_listener = bool(config.controller_listeners)
+    except ValueError:
+        return  # reported with the listeners
+    if not has_listener and (len(voters) > 1 or "broker" not in roles):
+        yield (
+            "the other nodes of the quorum cannot reach this controller: listeners has none of "
+            f"controller.listener.names ({', '.join(config.get_list('controller.listener.names'))}). Add one, e.g. "
+            "CONTROLLER://:9093"
+        )

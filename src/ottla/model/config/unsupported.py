@@ -58,8 +58,6 @@ _NO_TIERED_STORAGE = _rejected(
 )
 _STATIC_LISTENERS = "listeners are opened only at startup"
 
-_ONE_NODE = _no_effect("a cluster has one node in this version")
-_ONE_REPLICA = _no_effect("a partition has one replica in this version")
 _NO_THREADS = _no_effect("one event loop does this work; there is no such thread pool")
 _NO_SHARE_GROUPS = _no_effect("share groups are not supported; their requests are rejected")
 _NO_STREAMS_GROUPS = _no_effect("streams groups are not supported; their requests are rejected")
@@ -95,7 +93,8 @@ _UNSUPPORTED: Mapping[ResourceType, Mapping[str, Unsupported]] = {
         "rsm.config.": _NO_TIERED_STORAGE,
         "rlmm.config.": _NO_TIERED_STORAGE,
         "controller.quorum.auto.join.enable": _rejected(
-            "a quorum of several voters (KIP-853) is not supported", "Remove it; this node is its own quorum"
+            "the voters of a quorum are fixed (KIP-853 is not supported)",
+            "Remove it, and set controller.quorum.voters",
         ),
         "cordoned.log.dirs": _rejected(
             "cordoned log directories (KIP-1066) are not supported",
@@ -117,26 +116,14 @@ _UNSUPPORTED: Mapping[ResourceType, Mapping[str, Unsupported]] = {
         "delete.records.purgatory.purge.interval.requests": _NO_PURGATORY_PURGE,
         "fetch.purgatory.purge.interval.requests": _NO_PURGATORY_PURGE,
         "producer.purgatory.purge.interval.requests": _NO_PURGATORY_PURGE,
-        "inter.broker.listener.name": _ONE_NODE,
-        "socket.connection.setup.timeout.max.ms": _ONE_NODE,
-        "socket.connection.setup.timeout.ms": _ONE_NODE,
-        "broker.heartbeat.interval.ms": _ONE_NODE,
-        "broker.session.timeout.ms": _ONE_NODE,
-        "initial.broker.registration.timeout.ms": _ONE_NODE,
-        "controller.quorum.append.linger.ms": _ONE_NODE,
-        "controller.quorum.election.backoff.max.ms": _ONE_NODE,
-        "controller.quorum.election.timeout.ms": _ONE_NODE,
-        "controller.quorum.fetch.max.bytes": _ONE_NODE,
-        "controller.quorum.fetch.snapshot.max.bytes": _ONE_NODE,
-        "controller.quorum.fetch.timeout.ms": _ONE_NODE,
-        "controller.quorum.request.timeout.ms": _ONE_NODE,
-        "controller.quorum.retry.backoff.ms": _ONE_NODE,
-        "controller.socket.timeout.ms": _ONE_NODE,
+        "socket.connection.setup.timeout.": _no_effect(
+            "the timeout of a request includes that of its connection"
+        ),
+        "controller.quorum.append.linger.ms": _no_effect(
+            "all changes that are decided while the disk is busy are written together"
+        ),
         "controller.quota.": _NO_CLIENT_QUOTAS,
         "controller.performance.": _no_effect("the controller keeps no such statistics"),
-        "metadata.max.idle.interval.ms": _no_effect(
-            "no other node follows the metadata log, so no-op records are not needed"
-        ),
         "internal.metadata.max.batch.size.in.bytes": _no_effect("each change is one batch of any size"),
         "server.max.startup.time.ms": _no_effect("startup takes as long as recovery needs"),
         "unstable.feature.": _no_effect("no unstable feature version is supported"),
@@ -146,18 +133,9 @@ _UNSUPPORTED: Mapping[ResourceType, Mapping[str, Unsupported]] = {
         "alter.log.dirs.replication.quota.": _no_effect(
             "the throttle between log directories measures each copied segment, not samples"
         ),
-        "auto.leader.rebalance.enable": _ONE_REPLICA,
-        "leader.imbalance.check.interval.seconds": _ONE_REPLICA,
-        "controlled.shutdown.enable": _ONE_REPLICA,
-        "num.replica.fetchers": _ONE_REPLICA,
-        "replica.fetch.": _ONE_REPLICA,
-        "replica.selector.class": _ONE_REPLICA,
-        "replica.socket.": _ONE_REPLICA,
-        "replication.quota.": _ONE_REPLICA,
-        "follower.replication.throttled.rate": _ONE_REPLICA,
-        "leader.replication.throttled.rate": _ONE_REPLICA,
-        "unclean.leader.election.enable": _ONE_REPLICA,
-        "unclean.leader.election.interval.ms": _ONE_REPLICA,
+        "replica.socket.receive.buffer.bytes": _no_effect(
+            "the kernel tunes the buffers of connections between brokers"
+        ),
         "group.coordinator.append.linger.ms": _APPENDED_AT_ONCE,
         "group.coordinator.cached.buffer.max.bytes": _APPENDED_AT_ONCE,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": _no_effect(
@@ -178,9 +156,6 @@ _UNSUPPORTED: Mapping[ResourceType, Mapping[str, Unsupported]] = {
         "remote.log.copy.disable": _NO_TIERED_STORAGE,
         "remote.log.delete.on.disable": _NO_TIERED_STORAGE,
         "local.retention.": _TIERED_ONLY,
-        "follower.replication.throttled.replicas": _ONE_REPLICA,
-        "leader.replication.throttled.replicas": _ONE_REPLICA,
-        "unclean.leader.election.enable": _ONE_REPLICA,
     },
     _GROUP: {"share.": _NO_SHARE_GROUPS, "streams.": _NO_STREAMS_GROUPS},
 }
@@ -248,7 +223,8 @@ def unsupported_errors(config: "BrokerConfig") -> list[str]:
     return [
         *rejection_errors(ResourceType.BROKER, config.static),
         *_listener_errors(config),
-        *_quorum_errors(config),
+        *_voter_errors(config),
+        *_selector_errors(config),
         *_assignor_errors(config),
     ]
 
@@ -280,30 +256,26 @@ def _listener_errors(config: "BrokerConfig") -> Iterator[str]:
             )
 
 
-def _quorum_errors(config: "BrokerConfig") -> Iterator[str]:
-    if set(config.get_list("process.roles")) != {"broker", "controller"}:
-        yield (
-            f"process.roles is {','.join(config.get_list('process.roles'))}, but a node with one role is not "
-            "supported: a cluster has one node in this version. Set process.roles=broker,controller."
-        )
-    voters = config.get_list("controller.quorum.voters")
-    if len(voters) > 1:
-        yield (
-            f"controller.quorum.voters has {len(voters)} voters, but a quorum of several nodes is not supported. "
-            "Set this node only, or remove it."
-        )
-    for voter in voters[:1]:
-        if voter.partition("@")[0] != str(config.node_id):
-            yield (
-                f"controller.quorum.voters has node {voter.partition('@')[0]}, but this is node {config.node_id}: "
-                "a quorum on another node is not supported. Set this node only, or remove it."
-            )
+def _voter_errors(config: "BrokerConfig") -> Iterator[str]:
+    """Without fixed voters a controller would have to find the others (KIP-853), or silently be a quorum of its own."""
     servers = config.get_list("controller.quorum.bootstrap.servers")
+    if "controller" not in config.get_list("process.roles") or config.get_list("controller.quorum.voters"):
+        return
     own_ports = {str(listener.port) for listener in config.controller_listeners}
     if len(servers) > 1 or any(server.rpartition(":")[2] not in own_ports for server in servers):
         yield (
-            f"controller.quorum.bootstrap.servers is {','.join(servers)}, but a quorum on another node is not "
-            "supported. Set this node's controller listener only, or remove it."
+            f"controller.quorum.bootstrap.servers is {','.join(servers)}, but controllers that find each other "
+            "(KIP-853) are not supported. Set controller.quorum.voters on all nodes."
+        )
+
+
+def _selector_errors(config: "BrokerConfig") -> Iterator[str]:
+    selector = config.get_str("replica.selector.class")
+    known = ("RackAwareReplicaSelector", "LeaderSelector")
+    if selector and selector not in [f"org.apache.kafka.common.replica.{name}" for name in known]:
+        yield (
+            f"replica.selector.class is {selector}, but only {' and '.join(known)} of org.apache.kafka.common.replica "
+            "are supported: Ottla does not run Java classes. Remove it."
         )
 
 

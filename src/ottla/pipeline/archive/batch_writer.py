@@ -6,17 +6,18 @@ not find it writes its files again, and removes those of the earlier attempt onc
 """
 
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.columns import archived_rows
-from ottla.pipeline.archive.delta import DeltaLog, publish
+from ottla.pipeline.archive.columns import HOUR_COLUMNS, archived_rows
+from ottla.pipeline.archive.delta import DeltaLog, delta_logs, publish
 from ottla.pipeline.archive.errors import explain_write_errors
-from ottla.pipeline.archive.lag import RetentionWatch
+from ottla.pipeline.archive.histories import current_histories
 from ottla.pipeline.archive.layout import (
     STAGED,
     STAGING,
@@ -25,9 +26,12 @@ from ottla.pipeline.archive.layout import (
     final_names,
     query_name,
     staging_query,
+    topic_of,
 )
-from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
-from ottla.pipeline.archive.ownership import Run, clean_up
+from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Slice
+from ottla.pipeline.archive.ownership import Run, check_is_new, clean_up
+from ottla.pipeline.archive.ranges import Span, union
+from ottla.pipeline.archive.sizing import Sizing
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.checkpoint import Checkpoint
@@ -39,9 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# One task sorts and writes this many. If a batch has more of one hour, several tasks share it.
-_RECORDS_PER_FILE = 1_000_000
-_HOURS_PER_BATCH = 2
+# how many files are moved at a time
+_THREADS = 16
+_GONE = Span(0, 0)
 _WRITE_OPTIONS = {
     "compression": "zstd",
     # Nobody reads staged files, so the job need not rename them once more at its end.
@@ -57,19 +61,26 @@ class BatchWriter:
         self,
         archive: Archive,
         run: Run,
-        logs: Sequence[DeltaLog],
         checkpoint: Checkpoint,
         cluster: Discovery,
-        watch: RetentionWatch,
+        sizing: Sizing,
+        ends: Offsets,
+        *,
+        is_delta: bool,
+        fail_on_data_loss: bool,
     ) -> None:
+        """`ends` are the offsets up to which the topics are archived."""
         self.archive = archive
         self.run = run
-        self.logs = logs
         self.checkpoint = checkpoint
         self.cluster = cluster
-        self.watch = watch
-        # where the first batch starts if the checkpoint is new and the archive is not
-        self.start = archive.load().ends
+        self.sizing = sizing
+        # replaced after each batch, and read by another thread
+        self.ends = ends
+        self.is_delta = is_delta
+        self.fail_on_data_loss = fail_on_data_loss
+        # the Delta log of each history, if it has one
+        self._logs: dict[str, DeltaLog | None] = {}
         self.is_first = True
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
@@ -97,18 +108,56 @@ class BatchWriter:
             self.is_first = False
             _remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
             clean_up(self.archive)
-        self.watch.check(self.archive)
 
     def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
-        start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.start
-        end = self.checkpoint.topic_offsets(batch_id)
+        position = self.checkpoint.topic_position(batch_id)
+        end, topic_ids = position.offsets, position.topic_ids or {}
+        start = position.start
+        if start is None:
+            start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.ends
+        histories = current_histories(self.archive.load(), sorted({at.topic for at in end}), topic_ids)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
-        files = _write_files(self.archive, rows, name, expected_records(start, end))
-        ranges = batch_ranges(start, end, self.cluster.earliest(list(end)), _first_offsets(files))
-        self.archive.commit(Batch(query_id, batch_id, ranges, files), self.run.check)
-        publish(self.archive, self.logs)
+        tasks = self.sizing.tasks(expected_records(start, end))
+        files = _write_files(self.archive, archived_rows(rows, histories), name, tasks)
+        ranges = self.covered(rows.sparkSession, start, end, files)
+        batch = Batch(
+            query_id,
+            batch_id,
+            tuple(sorted(one._replace(topic=histories[one.topic]) for one in ranges)),
+            files,
+            {histories[topic]: one for topic, one in sorted(topic_ids.items()) if topic in histories},
+        )
+
+        def check(archived: Archived) -> None:
+            self.run.check(archived)
+            check_is_new(archived, batch.ranges, self.archive.url, self.checkpoint.url)
+
+        self.archive.commit(batch, check)
+        publish(self.archive, self.logs(histories.values()))
         self.archive.files.delete(f"{STAGING}/{name}")
         self.archive.fold()
+        self.ends = {**self.ends, **end}
+
+    def covered(
+        self, spark: Any, start: Offsets, end: Offsets, files: tuple[DataFile, ...]
+    ) -> tuple[OffsetRange, ...]:
+        """The offsets that a batch covers. With `fail_on_data_loss` it has read all that it should, or has failed."""
+        unsure = [at for at in end if at not in start or not self.fail_on_data_loss]
+        logs = {at: Span(start[at], end[at]) for at in end.keys() - unsure} | logs_of(self.cluster, unsure)
+        inside = {
+            at: log
+            for at in unsure
+            if (log := logs.get(at, _GONE)).start > start.get(at, 0) or log.end < end[at]
+        }
+        return batch_ranges(start, end, logs, _spans_outside(spark, self.archive, files, inside))
+
+    def logs(self, histories: Iterable[str]) -> list[DeltaLog]:
+        """Their Delta logs. If a topic is created again while the archive runs, its new history gets one too."""
+        for history in histories:
+            if history not in self._logs:
+                found = delta_logs(self.archive, [history], wanted=self.is_delta)
+                self._logs[history] = found[0] if found else None
+        return [log for log in self._logs.values() if log is not None]
 
 
 def _remove_staged(archive: Archive, query_id: str) -> None:
@@ -136,24 +185,22 @@ def _file_prefix(hour: Hour, batch: str) -> str:
     return f"{hour.folder}/{batch}-"
 
 
-def _write_files(archive: Archive, rows: "DataFrame", name: str, records: int) -> tuple[DataFile, ...]:
-    """Writes about one file for each hour of a topic, with its records sorted by partition and offset."""
+def _write_files(archive: Archive, rows: "DataFrame", name: str, tasks: int) -> tuple[DataFile, ...]:
+    """Each task reads ranges of offsets, and writes a file for each hour of a topic that they have.
+
+    No record moves to another task, so a batch is as fast as its tasks together.
+    """
     staging = f"{STAGING}/{name}"
-    shares = max(1, math.ceil(records / _RECORDS_PER_FILE))
-    stage_rows(
-        archived_rows(rows), archive.files.url(staging), shares=shares, tasks=_HOURS_PER_BATCH * shares
-    )
+    stage_rows(rows.coalesce(tasks), archive.files.url(staging))
     return move_staged(archive, rows, staging, name)
 
 
-def stage_rows(rows: "DataFrame", url: str, *, shares: int, tasks: int) -> None:
-    """Divides each hour of a topic among `shares` tasks, by partition. Each of them writes one file."""
+def stage_rows(rows: "DataFrame", url: str) -> None:
+    """Each task writes one file for each hour of a topic, with its records sorted by partition and offset."""
     # Spark's default type has no statistics, with which readers skip row groups.
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    hour = [F.col("_topic"), F.col("date"), F.col("hour")]
-    together = rows.repartition(tasks, *hour, F.pmod("partition", F.lit(shares)))
-    ordered = together.sortWithinPartitions(*hour, "partition", "offset")
-    ordered.write.partitionBy("_topic", "date", "hour").options(**_WRITE_OPTIONS).parquet(url)
+    ordered = rows.sortWithinPartitions(*HOUR_COLUMNS, "partition", "offset")
+    ordered.write.partitionBy(*HOUR_COLUMNS).options(**_WRITE_OPTIONS).parquet(url)
 
 
 def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) -> tuple[DataFile, ...]:
@@ -162,8 +209,8 @@ def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) ->
         return ()
     slices = _slices_of(rows.sparkSession, archive.files.url(staging))
     names = final_names(list(staged), name)
-    for path, final in names.items():
-        archive.files.move(path, final)
+    with ThreadPoolExecutor(_THREADS) as movers:
+        list(movers.map(archive.files.move, names.keys(), names.values()))
     return tuple(DataFile(final, staged[path], slices[_staged_path(path)]) for path, final in names.items())
 
 
@@ -188,32 +235,61 @@ def expected_records(start: Mapping[TopicPartition, int], end: Mapping[TopicPart
     return sum(max(0, offset - start.get(at, 0)) for at, offset in end.items())
 
 
-def _first_offsets(files: tuple[DataFile, ...]) -> Offsets:
-    first: Offsets = {}
-    for file in files:
-        for partition, one in file.slices.items():
-            at = TopicPartition(file.topic, partition)
-            first[at] = min(one.first, first.get(at, one.first))
-    return first
+def logs_of(cluster: Discovery, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Span]:
+    """The offsets that the partitions have now, of those that exist: an offset of another would be asked in vain."""
+    topics = cluster.topics() if partitions else {}
+    there = [at for at in partitions if at.topic in topics and at.partition in topics[at.topic].partitions]
+    earliest, latest = cluster.earliest(there), cluster.latest(there)
+    return {at: Span(earliest[at], latest[at]) for at in there}
+
+
+def _spans_outside(
+    spark: Any, archive: Archive, files: tuple[DataFile, ...], inside: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, list[Span]]:
+    """The offsets in the files that are not in these spans, of the partitions that have one."""
+    urls = [
+        archive.files.url(file.path)
+        for file in files
+        if any(TopicPartition(topic_of(file.topic), partition) in inside for partition in file.slices)
+    ]
+    if not urls:
+        return {}
+    wanted = F.lit(False)
+    for at, span in inside.items():
+        is_outside = (F.col("offset") < span.start) | (F.col("offset") >= span.end)
+        wanted |= (F.col("topic") == at.topic) & (F.col("partition") == at.partition) & is_outside
+    content = spark.read.schema("topic string, partition int, offset long").parquet(*urls)
+    in_order = Window.partitionBy("topic", "partition").orderBy("offset")
+    # Adjacent offsets have the same difference to their row numbers.
+    spans = (
+        content.where(wanted)
+        .withColumn("difference", F.col("offset") - F.row_number().over(in_order))
+        .groupBy("topic", "partition", "difference")
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+    )
+    found: dict[TopicPartition, list[Span]] = {}
+    for row in spans.collect():
+        found.setdefault(TopicPartition(row.topic, row.partition), []).append(Span(row.first, row.last + 1))
+    return found
 
 
 def batch_ranges(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
+    logs: Mapping[TopicPartition, Span],
+    read: Mapping[TopicPartition, Iterable[Span]],
 ) -> tuple[OffsetRange, ...]:
     """The offsets that a batch covers, also those without a record: compacted, aborted, or control records.
 
-    If the topic starts after the batch's start, records may have been deleted before they were read. Then the batch
-    covers only the offsets that it read or that still exist, and the rest stays a hole.
+    `logs` has the offsets of each partition after the batch; a partition that is gone is not in it. Other offsets may
+    have been deleted before they were read. Of them the batch covers only those that it read, given by `read`, and the
+    rest stays a hole.
     """
     ranges = []
     for at, last in sorted(end.items()):
         begin = start.get(at, 0)
-        low = earliest.get(at, begin)
-        if low > begin or at not in start:
-            begin = max(begin, min(low, last, first.get(at, last)))
-        if begin < last:
-            ranges.append(OffsetRange(*at, begin, last))
+        log = logs.get(at, _GONE)
+        there = Span(max(begin, log.start), min(last, log.end))
+        covered = [span for span in (there, *read.get(at, ())) if span.start < span.end]
+        ranges += [OffsetRange(*at, *span) for span in union(covered)]
     return tuple(ranges)

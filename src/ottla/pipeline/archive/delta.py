@@ -71,8 +71,8 @@ class DeltaLog:
             archived = combine(manifests)
             self._files.create(self._path(0), to_lines(first_version(archived, self.topic, now_ms)))
             version, known = self.position()
-        for number, manifest in sorted(manifests.items()):
-            actions = next_version(number, manifest, self.topic, now_ms)
+        for number in sorted(one for one in manifests if one > known):
+            actions = next_version(number, manifests[number], self.topic, now_ms)
             while actions and number > known:
                 if self._files.create(self._path(version + 1), to_lines(actions)):
                     version, known = version + 1, number

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import root_cause
-from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.query_errors import summarize_text
 
 _FULL = re.compile(
     r"No space left on device|Disk quota exceeded|DSQuotaExceeded|ENOSPC|File too large", re.IGNORECASE
@@ -27,7 +27,7 @@ def explain_write_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _is_explained(error) or summarize(error).is_retriable:
+        if _is_explained(error) or _is_retriable(error):
             raise
         raise write_error(url, f"{error}\n{root_cause(error)}") from error
 
@@ -61,12 +61,16 @@ def _is_explained(error: Exception) -> bool:
     return isinstance(error, PipelineError) or "ottla.pipeline.errors." in str(error)
 
 
+def _is_retriable(error: Exception) -> bool:
+    return summarize_text(f"{error}\n{root_cause(error)}").is_retriable
+
+
 @contextlib.contextmanager
 def explain_read_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _is_explained(error) or summarize(error).is_retriable:
+        if _is_explained(error) or _is_retriable(error):
             raise
         raise read_error(url, f"{error}\n{root_cause(error)}") from error
 

@@ -1,32 +1,31 @@
-"""How far the archive is behind its topics, and whether retention deletes records before they are archived."""
+"""How far the archive is behind its topics, and when retention deletes records that are not archived yet."""
 
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaPartition
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from ottla.admin.cluster import ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.samples import Sample, first_records, mean_bytes
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
+from ottla.pipeline.spark.offsets import Offsets
 from ottla.pipeline.stage import ClusterSettings
 from ottla.pipeline.topics import connect
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
 
 # A warning comes when half of the retention is used up.
 _USED_MAX = 0.5
-_CHECK_EVERY_S = 60.0
-_SAMPLE_RECORDS = 100
-_SAMPLE_TIMEOUT_S = 5.0
+_CHECK_EVERY_S = 60
 
 
 @dataclass(frozen=True)
@@ -44,26 +43,37 @@ class Lag:
     at: TopicPartition
     behind: int
     deleted: int
-    # the share of the retention that is used up, and when the oldest record that is not archived expires
+    # the share of the retention that is used up, and when the oldest record that is not archived is deleted
     used: float = 0.0
     expires_in_s: float | None = None
 
 
-def archive_lag(cluster: ClusterSettings, topics: Sequence[str], archived: Archived) -> list[Lag]:
-    """For each partition of the topics that exist. A partition that is not archived yet counts from its beginning."""
+def archive_lag(
+    cluster: ClusterSettings, topics: Sequence[str], ends: Mapping[TopicPartition, int]
+) -> list[Lag]:
+    """For each partition of the topics that exist. `ends` are the offsets up to which they are archived.
+
+    A partition that is not archived yet counts from its beginning.
+    """
     discovery = Discovery.of_topics(cluster.options(), topics)
     partitions = sorted(discovery.partitions())
     earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
-    retention = {topic: _retention_of(cluster, topic) for topic in {at.topic for at in partitions}}
-    lags = []
-    for at in partitions:
-        end = archived.ends.get(at, earliest[at])
-        behind = latest[at] - max(end, earliest[at])
-        oldest = _sample(cluster, at, max(end, earliest[at])) if behind > 0 else []
-        lags.append(
-            lag_of(at, end, earliest[at], latest[at], retention[at.topic], oldest, time.time() * 1000)
+    retention = {topic: _retention_of(cluster, topic) for topic in sorted({at.topic for at in partitions})}
+    starts = {at: max(ends.get(at, 0), earliest[at]) for at in partitions}
+    oldest = first_records(cluster, {at: start for at, start in starts.items() if start < latest[at]})
+    now_ms = time.time() * 1000
+    return [
+        lag_of(
+            at,
+            ends.get(at, earliest[at]),
+            earliest[at],
+            latest[at],
+            retention[at.topic],
+            oldest.get(at, []),
+            now_ms,
         )
-    return lags
+        for at in partitions
+    ]
 
 
 def lag_of(
@@ -72,23 +82,26 @@ def lag_of(
     earliest: int,
     latest: int,
     retention: Retention,
-    oldest: Sequence[tuple[int, int]],
+    oldest: Sequence[Sample],
     now_ms: float,
 ) -> Lag:
-    """`oldest` are the timestamps and sizes of the first records that are not archived."""
+    """`oldest` are the first records that are not archived."""
     behind = max(0, latest - max(archived_end, earliest))
     deleted = max(0, earliest - archived_end)
     if not behind or not oldest:
         return Lag(at, behind, deleted)
-    used, expires_in_s = 0.0, None
+    used, left_s = 0.0, []
+    age_s = max(0.0, now_ms - oldest[0].timestamp_ms) / 1000
     if retention.ms is not None:
-        age_ms = now_ms - oldest[0][0]
-        used = age_ms / max(1, retention.ms)
-        expires_in_s = max(0.0, (retention.ms - age_ms) / 1000)
+        used = age_s * 1000 / max(1, retention.ms)
+        left_s.append(max(0.0, retention.ms / 1000 - age_s))
     if retention.bytes is not None:
-        mean_bytes = sum(size for _, size in oldest) / len(oldest)
-        used = max(used, behind * mean_bytes / max(1, retention.bytes))
-    return Lag(at, behind, deleted, used, expires_in_s)
+        size = behind * (mean_bytes(oldest) or 0.0)
+        used = max(used, size / max(1, retention.bytes))
+        if size and age_s:
+            # They were written in this time, and the next ones may come as fast.
+            left_s.append(max(0.0, retention.bytes - size) * age_s / size)
+    return Lag(at, behind, deleted, used, min(left_s, default=None))
 
 
 def warning_of(lag: Lag) -> str | None:
@@ -107,19 +120,41 @@ def warnings(lags: Iterable[Lag]) -> list[str]:
 
 
 class RetentionWatch:
-    """Logs a warning, at most once a minute, while the archive is close to a topic's retention."""
+    """Logs a warning, once a minute, while the archive is close to a topic's retention.
 
-    def __init__(self, cluster: ClusterSettings, topics: Sequence[str]) -> None:
+    It has a thread of its own: a batch must not wait for it, and it must not wait for a batch.
+    """
+
+    def __init__(
+        self, cluster: ClusterSettings, topics: Sequence[str], url: str, ends: Callable[[], Offsets]
+    ) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._next_check_s = 0.0
+        self._url = url
+        self._ends = ends
 
-    def check(self, archive: Archive) -> None:
-        now_s = time.monotonic()
-        if now_s >= self._next_check_s:
-            self._next_check_s = now_s + _CHECK_EVERY_S
-            for warning in warnings(archive_lag(self._cluster, self._topics, archive.load())):
-                _log.warning("The archive at %s falls behind: %s", archive.url, warning)
+    def follow(self, query: "StreamingQuery") -> Thread:
+        """Checks until the query ends, in a thread."""
+        thread = Thread(target=self._watch, args=[query], name="archive-retention", daemon=True)
+        thread.start()
+        return thread
+
+    def _watch(self, query: "StreamingQuery") -> None:
+        is_over = False
+        while not is_over:
+            self.check()
+            try:
+                is_over = bool(query.awaitTermination(_CHECK_EVERY_S))
+            except Exception:
+                # The query failed or Spark has ended, which the runner reports.
+                return
+
+    def check(self) -> None:
+        try:
+            for warning in warnings(archive_lag(self._cluster, self._topics, self._ends())):
+                _log.warning("The archive at %s falls behind: %s", self._url, warning)
+        except PipelineError as error:
+            _log.warning("The retention of the topics could not be checked: %s", error)
 
 
 def duration(seconds: float) -> str:
@@ -143,17 +178,3 @@ def _retention_of(cluster: ClusterSettings, topic: str) -> Retention:
 
 def _limit(value: str | None) -> int | None:
     return None if value is None or int(value) < 0 else int(value)
-
-
-def _sample(cluster: ClusterSettings, at: TopicPartition, offset: int) -> list[tuple[int, int]]:
-    """Timestamps and sizes of the first records from an offset."""
-    config = cluster.client_config(
-        **{"group.id": "ottla-archive-lag", "enable.auto.commit": False, "log_level": 0}
-    )
-    consumer = Consumer(config | {"auto.offset.reset": "earliest"})
-    try:
-        consumer.assign([KafkaPartition(*at, offset)])
-        messages: list[Any] = consumer.consume(_SAMPLE_RECORDS, _SAMPLE_TIMEOUT_S)
-        return [(message.timestamp()[1], len(message)) for message in messages if message.error() is None]
-    finally:
-        consumer.close()

@@ -1,6 +1,7 @@
 """The folders and file names of an archive.
 
 PATH/TOPIC/date=YYYY-MM-DD/hour=HH/BATCH-QUERY-RUN-N.parquet   records of one hour (UTC) by their timestamps
+PATH/TOPIC@ID/...                                              the same of a topic that was created again, by its id
 PATH/TOPIC/_delta_log/                                         the same files as a Delta table, with format = "delta"
 PATH/_manifests/NUMBER.json                                    one step of the archive's history
 PATH/_manifests/folded/FIRST-LAST.json                         many of them in one file
@@ -27,8 +28,17 @@ _MERGED = re.compile(r"(?:^|/)merge-(\d+)-[^/]+$")
 _HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
 
 
+def later_history(topic: str, topic_id: str) -> str:
+    """The name of a history that is not the topic's first. No name of a topic has an @."""
+    return f"{topic}@{topic_id}"
+
+
+def topic_of(history: str) -> str:
+    return history.partition("@")[0]
+
+
 class Hour(NamedTuple):
-    """The folder of one hour of a topic, UTC."""
+    """The folder of one hour of a topic, UTC. `topic` is the history: the topic, or TOPIC@ID."""
 
     topic: str
     date: str

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.pipeline.archive.layout import Hour, hour_of
+from ottla.pipeline.archive.layout import topic_of as topic_of
 from ottla.pipeline.archive.ranges import spans_by_partition, union
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
@@ -52,12 +53,16 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Batch:
-    """The manifest of a micro-batch. `query_id` is that of its checkpoint."""
+    """The manifest of a micro-batch. `query_id` is that of its checkpoint.
+
+    The topics of its ranges and files are histories. `topic_ids` has the topic id of each, if the cluster has ids.
+    """
 
     query_id: str
     batch_id: int
     ranges: tuple[OffsetRange, ...]
     files: tuple[DataFile, ...]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,16 @@ class Archived:
     owners: Mapping[str, Claim] = field(default_factory=dict)
     # the run that created the archive
     origin: str = ""
+    # the topic id of each history; an archive of an older Ottla has none
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def histories(self) -> list[str]:
+        return sorted({one.topic for one in self.ranges})
 
     @property
     def topics(self) -> list[str]:
-        return sorted({one.topic for one in self.ranges})
+        return sorted({topic_of(history) for history in self.histories})
 
     @property
     def ends(self) -> Offsets:
@@ -114,9 +125,9 @@ class Archived:
     def starts(self) -> Offsets:
         return {at: union(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
 
-    def files_of(self, topic: str) -> list[DataFile]:
+    def files_of(self, history: str) -> list[DataFile]:
         return sorted(
-            (file for file in self.files.values() if file.topic == topic), key=lambda file: file.path
+            (file for file in self.files.values() if file.topic == history), key=lambda file: file.path
         )
 
 
@@ -127,6 +138,7 @@ def combine(manifests: Mapping[int, Manifest]) -> Archived:
     merges: list[Merge] = []
     batches: dict[str, int] = {}
     owners: dict[str, Claim] = {}
+    topic_ids: dict[str, str] = {}
     origin = ""
     for _, one in sorted(manifests.items()):
         if isinstance(one, Claim):
@@ -140,9 +152,10 @@ def combine(manifests: Mapping[int, Manifest]) -> Archived:
         else:
             ranges.extend(one.ranges)
             batches[one.query_id] = max(one.batch_id, batches.get(one.query_id, 0))
+            topic_ids.update(one.topic_ids)
         files.update({file.path: file for file in one.files})
     number = max(manifests, default=0)
-    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners, origin)
+    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners, origin, topic_ids)
 
 
 def to_json(manifest: Manifest) -> str:
@@ -157,7 +170,7 @@ def _content_of(manifest: Manifest) -> dict[str, Any]:
     if isinstance(manifest, Merge):
         content = {"merged_at_ms": manifest.merged_at_ms, "supersedes": list(manifest.supersedes)}
         return content | {"files": files}
-    content = {"query": manifest.query_id, "batch": manifest.batch_id}
+    content = {"query": manifest.query_id, "batch": manifest.batch_id, "topic_ids": dict(manifest.topic_ids)}
     return content | {"ranges": [list(one) for one in manifest.ranges], "files": files}
 
 
@@ -217,7 +230,8 @@ def _parsed(content: Mapping[str, Any]) -> Manifest:
         OffsetRange(str(topic), int(partition), int(start), int(end))
         for topic, partition, start, end in content["ranges"]
     )
-    return Batch(str(content["query"]), int(content["batch"]), ranges, files)
+    topic_ids = {str(history): str(one) for history, one in content.get("topic_ids", {}).items()}
+    return Batch(str(content["query"]), int(content["batch"]), ranges, files, topic_ids)
 
 
 def _file(item: Mapping[str, Any]) -> DataFile:

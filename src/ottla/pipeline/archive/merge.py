@@ -6,15 +6,17 @@ later merge deletes the small ones, when no query can still be reading them, and
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from pyspark.sql import functions as F
+
 from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
-from ottla.pipeline.archive.columns import SCHEMA, archived_rows
+from ottla.pipeline.archive.columns import HOUR_COLUMNS, SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import delta_logs, publish
 from ottla.pipeline.archive.errors import explain_write_errors
-from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name
+from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name, topic_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
@@ -41,18 +43,23 @@ class Merged(NamedTuple):
     records: int
 
 
-def merge(spark: "SparkSession", path: str, now_ms: int) -> list[Merged]:
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def merge(spark: "SparkSession", path: str, clock_ms: Callable[[], int] = wall_clock_ms) -> list[Merged]:
     """Merges every past hour with small files, in rounds. A merge that is interrupted keeps its finished rounds."""
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
-    logs = delta_logs(archive, archived.topics, wanted=False)
+    now_ms = clock_ms()
+    logs = delta_logs(archive, archived.histories, wanted=False)
     # First, because a Delta log that is behind may still list files that are deleted next.
     publish(archive, logs)
     _delete_leftovers(archive, archived, now_ms)
     done = []
     for files in split_into_rounds(mergeable(archived, now_ms)):
-        done += _summarize(files, _merge_files(spark, archive, files, now_ms))
+        done += _summarize(files, _merge_files(spark, archive, files, clock_ms))
         publish(archive, logs)
     return done
 
@@ -76,12 +83,12 @@ def end_ms(hour: Hour) -> int:
 
 
 def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
-    """The files of whole hours, as many as one merge can write at a time."""
+    """The files of whole hours of one history, as many as one merge can write at a time."""
     taken: list[list[DataFile]] = []
     size = ROUND_BYTES
-    for files in hours.values():
+    for hour, files in hours.items():
         hour_size = sum(file.bytes for file in files)
-        if size + hour_size > ROUND_BYTES:
+        if size + hour_size > ROUND_BYTES or taken[-1][0].topic != hour.topic:
             taken.append([])
             size = 0
         taken[-1].extend(files)
@@ -90,11 +97,11 @@ def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFil
 
 
 def _merge_files(
-    spark: "SparkSession", archive: Archive, files: list[DataFile], now_ms: int
+    spark: "SparkSession", archive: Archive, files: list[DataFile], clock_ms: Callable[[], int]
 ) -> tuple[DataFile, ...]:
-    began_s = time.monotonic()
-    name = merge_name(now_ms, run_name())
-    merged = _write_merged(spark, archive, files, name)
+    # Of this round: all rounds together may take longer than a day.
+    begun_at_ms = clock_ms()
+    merged = _write_merged(spark, archive, files, merge_name(begun_at_ms, run_name()))
     if totals(merged) != totals(files):
         raise PipelineError(
             f"Files of the archive at {archive.url} differ from their manifests.",
@@ -103,10 +110,11 @@ def _merge_files(
     superseded = tuple(file.path for file in files)
 
     def check(archived: Archived) -> None:
-        if time.monotonic() - began_s > KEEP_SUPERSEDED_MS / 1000:
-            # Another merge may by now delete these files as those of a merge that was killed.
+        is_late = clock_ms() - begun_at_ms >= KEEP_SUPERSEDED_MS
+        if is_late or not all(archive.files.exists(file.path) for file in merged):
+            # Another merge deletes these files by then, as those of a merge that was killed.
             give_up(
-                f"This merge of {archive.url} took longer than a day.",
+                f"A round of this merge of {archive.url} took longer than a day.",
                 "Merge again on a machine that reads the files faster.",
             )
         if not archived.files.keys() >= set(superseded):
@@ -117,7 +125,8 @@ def _merge_files(
             archive.files.delete(file.path)
         raise PipelineError(what, f"{remedy} Nothing was changed.")
 
-    archive.commit(Merge(now_ms, merged, superseded), check)
+    # A query may have started to read the small files at any time until now.
+    archive.commit(Merge(clock_ms(), merged, superseded), check)
     return merged
 
 
@@ -144,7 +153,12 @@ def _write_merged(
     tasks = min(_TASKS_MAX, shares * len(sizes))
     with explain_write_errors(archive.url):
         small = spark.read.schema(SCHEMA).parquet(*(archive.files.url(file.path) for file in files))
-        stage_rows(archived_rows(small), archive.files.url(staging), shares=shares, tasks=tasks)
+        # Each hour of a topic is divided among tasks by partition. Each of them writes one file.
+        history = files[0].topic
+        divided = archived_rows(small, {topic_of(history): history}).repartition(
+            tasks, *HOUR_COLUMNS, F.pmod("partition", F.lit(shares))
+        )
+        stage_rows(divided, archive.files.url(staging))
         merged = move_staged(archive, small, staging, name)
         archive.files.delete(staging)
     return merged
@@ -162,8 +176,8 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
 
 
 def _delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
-    for topic in archived.topics:
-        for path in leftovers([found.path for found in archive.files.below(topic)], archived, now_ms):
+    for history in archived.histories:
+        for path in leftovers([found.path for found in archive.files.below(history)], archived, now_ms):
             archive.files.delete(path)
 
 

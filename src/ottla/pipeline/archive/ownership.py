@@ -1,22 +1,26 @@
 """Which run owns a topic of the archive: the one that started last, as with Kafka's transactional ids.
 
 A run adds a claim of its topics to the archive's history before it reads what is archived. An earlier run that is still
-alive finds the claim when it adds its next batch, and stops. So two pipelines that archive a topic into one path never
-archive an offset twice, and a run can follow one that was killed at once, without waiting for a lease.
+alive finds the claim when it adds its next batch, and stops. And a run adds no batch with offsets that are archived
+already: another run may have archived them after this run's checkpoint was written. So two pipelines that archive a
+topic into one path never archive an offset twice, and a run can follow one that was killed at once, without waiting for
+a lease.
 """
 
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.layout import STAGING, is_abandoned, query_name, run_name
 from ottla.pipeline.archive.manifest import Archived, Claim
+from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PermanentStageError, PipelineError
+from ottla.pipeline.spark.offsets import OffsetRange
 
 # longer than any merge should run
 _MERGE_TIME_MAX_MS = 24 * 3_600_000
@@ -38,15 +42,26 @@ class Run:
 
 
 def _ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
+    what = f"This run no longer archives the topic {topic} into {url}"
+    remedy = "Run only one pipeline at a time that archives a topic into a path. No record is lost or archived twice."
     if owner is None:
-        reason = "its manifests are gone"
-    else:
-        since = datetime.fromtimestamp(owner.claimed_at_ms // 1000, UTC)
-        reason = f"{owner.who} does so since {since:%Y-%m-%d %H:%M:%S} UTC"
-    return PipelineError(
-        f"This run no longer archives the topic {topic} into {url}: {reason}.",
-        "Run only one pipeline at a time that archives a topic into a path. No record is lost or archived twice.",
-    )
+        return PipelineError(f"{what}: its manifests are gone.", remedy)
+    since = datetime.fromtimestamp(owner.claimed_at_ms // 1000, UTC)
+    # Permanent, because a restart would claim the topic again and stop the other run.
+    return PermanentStageError(f"{what}: {owner.who} does so since {since:%Y-%m-%d %H:%M:%S} UTC.", remedy)
+
+
+def check_is_new(archived: Archived, ranges: Iterable[OffsetRange], url: str, checkpoint: str) -> None:
+    """Raises PermanentStageError if offsets are archived already. The topics of the ranges are histories."""
+    ends = archived.ends
+    for one in ranges:
+        end = ends.get(one.at, 0)
+        if one.start < end:
+            raise PermanentStageError(
+                f"{one.at} offset {Span(one.start, min(one.end, end))} is archived already in {url}: another stage or "
+                "checkpoint archived it, or the topic lost its last records and has new ones in their place.",
+                f"To continue after the archived offsets, remove this stage's checkpoint {checkpoint}.",
+            )
 
 
 def claim_topics(archive: Archive, topics: Sequence[str]) -> Run:

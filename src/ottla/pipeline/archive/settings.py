@@ -1,8 +1,13 @@
 """The settings of an archive, `[sinks.NAME]`."""
 
+import re
 from dataclasses import dataclass
 
+from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.settings import setting
+
+_UNITS_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_PERIOD = re.compile(rf"(\d+)\s*({'|'.join(_UNITS_MS)})s?")
 
 
 @dataclass(frozen=True)
@@ -16,12 +21,25 @@ class ArchiveSettings:
         choices=("parquet", "delta"),
     )
     every: str = setting(
-        "How often files are written while the pipeline runs. Longer intervals make fewer and larger files.",
+        "How often files are written while the pipeline runs. Longer intervals make fewer and larger files. "
+        "If there is enough for a whole batch, it is written at once.",
         "1 minute",
     )
-    max_offsets_per_batch: int = setting("How many offsets one batch takes at most.", 1_000_000)
+    max_offsets_per_batch: int = setting(
+        "How many offsets one batch takes at most; of large records it takes fewer, about 4 GB.", 10_000_000
+    )
     fail_on_data_loss: bool = setting(
         "Stop if the topic deleted records before they were archived. With false the archive continues after the hole, "
         "which `verify` reports.",
         True,
     )
+
+
+def parse_interval_ms(text: str, where: str) -> int:
+    """An interval such as "1 minute" or "1 hour 30 minutes". `where` names the stage's table in the error."""
+    words = text.lower().removeprefix("interval ").strip()
+    if not re.fullmatch(rf"({_PERIOD.pattern}\s*)+", words):
+        raise PipelineError(
+            f"{where}: `every` is {text!r}.", "Give an interval such as 30 seconds or 1 minute."
+        )
+    return sum(int(count) * _UNITS_MS[unit] for count, unit in _PERIOD.findall(words))

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from ottla.pipeline.archive.columns import TABLE_SCHEMA
+from pyspark.sql import functions as F
+
+from ottla.pipeline.archive.columns import FILE_SCHEMA, TABLE_SCHEMA
 from ottla.pipeline.archive.errors import explain_read_errors
+from ottla.pipeline.archive.histories import histories_of
 from ottla.pipeline.archive.store import Archive
 
 if TYPE_CHECKING:
@@ -13,18 +16,21 @@ if TYPE_CHECKING:
 
 
 def archive_table(spark: "SparkSession", path: str, topic: str | None = None) -> "DataFrame":
-    """All records of an archive, or of one topic, at this moment. Conditions on `date` and `hour` select files."""
+    """All records of an archive, or of one topic, at this moment. Conditions on `date` and `hour` select files.
+
+    If a topic was created again, its offsets occur twice; `topicId` tells them apart.
+    """
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
-    topics = archived.topics if topic is None else [topic]
     tables = []
-    for name in topics:
-        urls = [archive.files.url(file.path) for file in archived.files_of(name)]
+    for history in archived.histories if topic is None else histories_of(archived, topic):
+        urls = [archive.files.url(file.path) for file in archived.files_of(history)]
         if urls:
-            reader = spark.read.schema(TABLE_SCHEMA).option("basePath", archive.files.url(name))
+            reader = spark.read.schema(FILE_SCHEMA).option("basePath", archive.files.url(history))
+            topic_id = F.lit(archived.topic_ids.get(history)).cast("string")
             with explain_read_errors(archive.url):
-                tables.append(reader.parquet(*urls))
+                tables.append(reader.parquet(*urls).withColumn("topicId", topic_id))
     if not tables:
         return spark.createDataFrame([], TABLE_SCHEMA)
     return reduce(lambda one, other: one.unionByName(other), tables)

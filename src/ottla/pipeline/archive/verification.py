@@ -13,6 +13,8 @@ from ottla.pipeline.archive.columns import SCHEMA
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
+from ottla.pipeline.archive.histories import current_histories, histories_of
+from ottla.pipeline.archive.layout import topic_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combine
 from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, union
 from ottla.pipeline.archive.store import Archive
@@ -28,6 +30,7 @@ _FINDINGS_MAX = 10_000
 _SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 
 HOLE = "not archived"
+CREATED_AGAIN = "not archived; the topic was deleted and created again"
 DELETED = "deleted by the topic before it was archived"
 TWICE = "archived more than once"
 _MISSING = "on the cluster, but not in the archive's files"
@@ -75,6 +78,8 @@ class Report:
     findings: tuple[OffsetFinding, ...]
     damage: tuple[Damage, ...]
     is_deep: bool
+    # histories whose topic id the archive does not have
+    unknown_ids: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -90,6 +95,11 @@ class Report:
             )
         if not self.extents:
             return [*lines, "Nothing is archived yet."]
+        lines += [
+            f"{history}: the archive does not have the id of this topic. Only --deep shows if it was created again."
+            for history in self.unknown_ids
+            if not self.is_deep
+        ]
         compared = "compared with the cluster byte for byte" if self.is_deep else "by manifests and files"
         lines.append(f"The archive is whole ({compared})." if self.is_whole else "The archive is not whole.")
         return lines
@@ -111,32 +121,61 @@ def verify(
     archive.check()
     archived = archive.load()
     chosen = list(topics) or archived.topics
-    discovery = Discovery.of_topics(cluster.options(), chosen)
-    partitions = discovery.partitions()
-    earliest, latest = discovery.earliest(partitions), discovery.latest(partitions)
-    findings = check_coverage(archived, chosen, earliest)
+    histories = [history for topic in chosen for history in histories_of(archived, topic)]
+    logs = logs_of(cluster, archived, chosen)
+    findings = check_coverage(archived, histories, logs.earliest) + check_current(archived, logs)
     damage: list[Damage] = []
-    for topic in chosen:
-        present, missing = _find_files(archive, archived.files_of(topic), topic)
-        found, broken = _check_files(spark, archive, present, topic)
+    for history in histories:
+        present, missing = _find_files(archive, archived.files_of(history), history)
+        found, broken = _check_files(spark, archive, present, history)
         findings += found
-        damage += missing + broken + _check_delta_log(spark, archive, topic)
-        if deep and topic in {at.topic for at in partitions}:
+        damage += missing + broken + _check_delta_log(spark, archive, history)
+        if deep and history in {at.topic for at in logs.earliest}:
             urls = [archive.files.url(file.path) for file in present]
-            findings += _compare_records(
-                spark, cluster, urls, _compared_offsets(archived.ends, earliest, topic)
-            )
-    extents = _extents_of(archived, chosen, earliest, latest)
-    return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep)
+            compared = _compared_offsets(archived.ends, logs.earliest, history)
+            findings += _compare_records(spark, cluster, urls, history, compared)
+    extents = _extents_of(archived, histories, logs.earliest, logs.latest)
+    unknown = tuple(one for one in histories if one in logs.ids and one not in archived.topic_ids)
+    return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep, unknown)
+
+
+class Logs(NamedTuple):
+    """The topics as the cluster has them now, under the names of their histories. `ids` are their topic ids."""
+
+    earliest: Offsets
+    latest: Offsets
+    ids: Mapping[str, str]
+
+
+def logs_of(cluster: ClusterSettings, archived: Archived, topics: Sequence[str]) -> Logs:
+    discovery = Discovery.of_topics(cluster.options(), topics)
+    partitions = discovery.partitions()
+    topic_ids = discovery.topic_ids({at.topic for at in partitions})
+    current = current_histories(archived, topics, topic_ids)
+    earliest, latest = (
+        {TopicPartition(current[at.topic], at.partition): offset for at, offset in offsets.items()}
+        for offsets in (discovery.earliest(partitions), discovery.latest(partitions))
+    )
+    return Logs(earliest, latest, {current[topic]: one for topic, one in topic_ids.items()})
+
+
+def check_current(archived: Archived, logs: Logs) -> list[OffsetFinding]:
+    """Finds the records of a topic that was created again, of which nothing is archived yet."""
+    known = archived.histories
+    return [
+        OffsetFinding(at, Span(logs.earliest[at], end), CREATED_AGAIN)
+        for at, end in logs.latest.items()
+        if at.topic not in known and histories_of(archived, topic_of(at.topic)) and end > logs.earliest[at]
+    ]
 
 
 def check_coverage(
-    archived: Archived, topics: Sequence[str], earliest: Mapping[TopicPartition, int]
+    archived: Archived, histories: Sequence[str], earliest: Mapping[TopicPartition, int]
 ) -> list[OffsetFinding]:
     """Finds offsets that no batch covers, or more than one, by the manifests alone."""
     findings = []
     for at, spans in spans_by_partition(archived.ranges).items():
-        if at.topic not in topics:
+        if at.topic not in histories:
             continue
         low = earliest.get(at, spans[0].start)
         findings += [OffsetFinding(at, span, TWICE) for span in overlaps(spans)]
@@ -149,7 +188,7 @@ def check_coverage(
 
 def _extents_of(
     archived: Archived,
-    topics: Sequence[str],
+    histories: Sequence[str],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> tuple[Extent, ...]:
@@ -162,7 +201,7 @@ def _extents_of(
     return tuple(
         Extent(at, starts[at], end, records.get(at, 0), earliest.get(at), latest.get(at))
         for at, end in sorted(archived.ends.items())
-        if at.topic in topics
+        if at.topic in histories
     )
 
 
@@ -283,21 +322,29 @@ def spans_of(rows: Iterable[Any]) -> list[tuple[int, Span]]:
 
 
 def _compared_offsets(
-    ends: Mapping[TopicPartition, int], earliest: Mapping[TopicPartition, int], topic: str
+    ends: Mapping[TopicPartition, int], earliest: Mapping[TopicPartition, int], history: str
 ) -> tuple[Offsets, Offsets]:
     """The archived offsets that the cluster still has: start and end of each partition of the topic."""
-    start = {at: low for at, low in earliest.items() if at.topic == topic}
-    return start, {at: max(low, ends.get(at, low)) for at, low in start.items()}
+    start, end = {}, {}
+    for at, low in earliest.items():
+        if at.topic == history:
+            on_cluster = TopicPartition(topic_of(history), at.partition)
+            start[on_cluster], end[on_cluster] = low, max(low, ends.get(at, low))
+    return start, end
 
 
 def _compare_records(
-    spark: "SparkSession", cluster: ClusterSettings, urls: Sequence[str], offsets: tuple[Offsets, Offsets]
+    spark: "SparkSession",
+    cluster: ClusterSettings,
+    urls: Sequence[str],
+    history: str,
+    offsets: tuple[Offsets, Offsets],
 ) -> list[OffsetFinding]:
     """Finds records of the topic between the offsets that are not in the archive's files, or have other bytes there."""
     start, end = offsets
     options = {
         **cluster.options(),
-        "subscribe": next(iter(start)).topic,
+        "subscribe": topic_of(history),
         "startingOffsets": json.dumps(to_json(start)),
         "endingOffsets": json.dumps(to_json(end)),
         "includeHeaders": "true",
@@ -313,7 +360,7 @@ def _compare_records(
     missing = [(row.partition, row.offset) for row in rows if row.missing]
     different = [(row.partition, row.offset) for row in rows if not row.missing]
     return [
-        OffsetFinding(TopicPartition(options["subscribe"], partition), span, what)
+        OffsetFinding(TopicPartition(history, partition), span, what)
         for what, found in ((_MISSING, missing), (_DIFFERENT, different))
         for partition, span in spans_of(found)
     ]

@@ -20,7 +20,7 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        ranges = split(plan(self.options), self.options.partitions_min)
+        ranges = split(plan(self.options), self.options.partitions_min, self.options.partition_rows_max)
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

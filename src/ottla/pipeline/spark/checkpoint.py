@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import ReadableFiles, files_at
-from ottla.pipeline.spark.offsets import Offsets, from_json
+from ottla.pipeline.spark.offsets import Offsets, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,10 @@ class Checkpoint:
     def at(cls, folder: str, spark: "SparkSession | None" = None) -> "Checkpoint":
         """`folder` is an absolute path or a URL; one that is not local needs Spark."""
         return cls(files_at(folder, spark))
+
+    @property
+    def url(self) -> str:
+        return self._files.url()
 
     def query_id(self) -> str | None:
         """None before the query's first start."""
@@ -45,9 +49,13 @@ class Checkpoint:
 
     def topic_offsets(self, batch_id: int) -> Offsets:
         """Where the batch ends, of a query whose only source is topics; empty if the batch is not planned."""
+        return self.topic_position(batch_id).offsets
+
+    def topic_position(self, batch_id: int) -> Position:
+        """The same, with the ids of the topics."""
         path = f"offsets/{batch_id}"
         text = self._read(path)
-        return {} if text is None else _parse_offset_log(text, self._files.url(path))
+        return Position({}) if text is None else _parse_offset_log(text, self._files.url(path))
 
     def last_offset(self) -> Any:
         """Where the newest planned batch ends, of a query with one source; None before the first batch."""
@@ -72,13 +80,13 @@ def _parse_line(line: str) -> Any:
         return line
 
 
-def _parse_offset_log(text: str, where: str) -> Offsets:
+def _parse_offset_log(text: str, where: str) -> Position:
     """The file offsets/N of a query whose only source is topics; `where` names it in the error."""
     try:
         version, _, source = text.split("\n")
         if version != _OFFSET_LOG_VERSION:
             raise ValueError(f"its version is {version}")
-        return from_json(json.loads(source))
+        return Position.from_json(json.loads(source))
     except (ValueError, AttributeError) as error:
         raise PipelineError(
             f"Spark's offset log {where} cannot be read: {error}.",

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import (
@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client
-from ottla.pipeline.spark.data_loss import position_after_loss, report_loss
+from ottla.pipeline.spark.data_loss import log_ends_before, position_after_loss
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.rows import HEADERS_TYPE, Extras, arrow_schema
@@ -62,11 +62,14 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
     """As `fetch_reader.fetch_range`: every record once, in order, up to the position where the range ends."""
     consumer = make_client(Consumer, _consumer_config(options))
     position, count, last_record_s, has_checked = wanted.start, _ROWS_FIRST, time.monotonic(), False
+    is_at_end = False
     try:
         consumer.assign([KafkaPartition(*wanted.at, position)])
         while position < wanted.end:
             messages = consumer.consume(min(count, wanted.end - position), timeout=_WAIT_S)
-            records, position, is_lost = _records_of(messages, wanted, position, options)
+            records, position, is_lost, has_ended = _consumed(messages, wanted, position)
+            # librdkafka reports the end of a log once, not at every attempt.
+            is_at_end = has_ended or (is_at_end and not records)
             silent_s = time.monotonic() - last_record_s
             if records:
                 rows = _rows_of(records, wanted.topic, wanted.partition, options.extras)
@@ -74,6 +77,8 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
                 yield rows
                 last_record_s, has_checked = time.monotonic(), False
             elif silent_s > options.poll_timeout_s:
+                if is_at_end and log_ends_before(options, wanted, position):
+                    return
                 raise RetriableError(
                     f"{wanted.at} sent nothing for {options.poll_timeout_s:.0f} s at offset {position}.",
                     "Check that the cluster runs.",
@@ -87,33 +92,34 @@ def consume_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Reco
         consumer.close()
 
 
-def _records_of(
-    messages: Sequence[Message], wanted: OffsetRange, position: int, options: ReadOptions
-) -> tuple[list[Message], int, bool]:
-    """The records of the range, the position after them, and whether that position is not in the log."""
-    records = []
+class _Consumed(NamedTuple):
+    """Records of the range, and the position after them. The log does not have it (`is_lost`) or ends there."""
+
+    records: list[Message]
+    position: int
+    is_lost: bool = False
+    has_ended: bool = False
+
+
+def _consumed(messages: Sequence[Message], wanted: OffsetRange, position: int) -> _Consumed:
+    records, has_ended = [], False
     for message in messages:
         error = message.error()
         if error is None:
             offset = int(message.offset() or 0)
             if wanted.start <= offset < wanted.end:
                 records.append(message)
-            position = max(position, offset + 1)
+            position, has_ended = max(position, offset + 1), False
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The log may end before the range for a moment after its leader changed.
-            position = max(position, int(message.offset() or 0))
-            if position < wanted.end and not options.fail_on_data_loss:
-                lost = f"{position} to {wanted.end - 1} cannot be read"
-                report_loss(f"{wanted.at} ends at offset {position}: {lost}.", fail_on_data_loss=False)
-                position = wanted.end
+            position, has_ended = max(position, int(message.offset() or 0)), True
         elif error.code() in _LOST:
-            return records, position, True
+            return _Consumed(records, position, is_lost=True)
         else:
             raise PipelineError(
                 f"{wanted.at} cannot be read at offset {position}: {error.str()}.",
                 "Check the broker's log.",
             )
-    return records, position, False
+    return _Consumed(records, position, has_ended=has_ended)
 
 
 def _rows_of(messages: Sequence[Message], topic: str, partition: int, extras: Extras) -> pa.RecordBatch:

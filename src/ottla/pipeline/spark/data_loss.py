@@ -9,8 +9,8 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 
 _REMEDY = (
-    "Restore the topic, or set failOnDataLoss=false to continue with the records that are left. To start from the "
-    "beginning, use a new checkpoint."
+    "Restore the topic, or set failOnDataLoss=false (in pipeline.toml: fail_on_data_loss = false) to continue with "
+    "the records that are left. To start from the beginning, use a new checkpoint."
 )
 
 
@@ -39,6 +39,25 @@ def position_after_loss(options: ReadOptions, wanted: OffsetRange, position: int
         f"{wanted.at} no longer has offset {position}: {lost} cannot be read.", options.fail_on_data_loss
     )
     return next_offset
+
+
+def log_ends_before(options: ReadOptions, wanted: OffsetRange, position: int) -> bool:
+    """Whether the rest of the range, from `position` on, is lost because the log is shorter. Raises as above.
+
+    For a reader that got nothing for its poll timeout, and not earlier: a log seems to end before the range for a while
+    after its leader changed, or on a replica that is behind (KIP-392), because the high watermark lags.
+    """
+    from ottla.pipeline.spark.discovery import Discovery
+
+    discovery = Discovery(options)
+    if wanted.at not in discovery.partitions():
+        return False
+    latest = discovery.latest([wanted.at])[wanted.at]
+    if latest > position or position >= wanted.end:
+        return False
+    lost = f"{position} to {wanted.end - 1}"
+    report_loss(f"{wanted.at} ends at offset {latest}: {lost} cannot be read.", options.fail_on_data_loss)
+    return True
 
 
 def recreated_topics(known: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark import wire
-from ottla.pipeline.spark.data_loss import position_after_loss
+from ottla.pipeline.spark.data_loss import log_ends_before, position_after_loss
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.record_rows import CorruptBatch, rows_of, visible_batches, whole_batches
@@ -40,6 +40,7 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
         while position < wanted.end:
             fetched = fetcher.fetch(position)
             if fetched is None or fetched.error == wire.OFFSET_OUT_OF_RANGE:
+                fetcher.check_timeout(f"offset {position} is out of range")
                 position = position_after_loss(options, wanted, position)
                 continue
             # A broker sends whole batches, so records before the position may come too.
@@ -48,6 +49,10 @@ def fetch_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if batches:
                 position = max(position, batches[-1].header.next_offset)
                 fetcher.restart_timeout()
+            elif fetcher.is_timed_out:
+                if log_ends_before(options, wanted, position):
+                    return
+                fetcher.check_timeout(f"no record from offset {position} on")
             if position < wanted.end:
                 fetcher.request_ahead(position)
             seen = visible_batches(fetched.data, batches, fetched.aborted, options.read_committed)
@@ -88,7 +93,6 @@ class PartitionFetcher:
     def fetch(self, position: int) -> wire.Fetched | None:
         """None if the partition does not exist."""
         while True:
-            self._check_timeout("no response")
             try:
                 fetched = self._receive(position)
             except OSError as error:
@@ -159,11 +163,15 @@ class PartitionFetcher:
 
     def _retry(self, why: str) -> None:
         self.close()
-        self._check_timeout(why)
+        self.check_timeout(why)
         time.sleep(_RETRY_PAUSE_S)
 
-    def _check_timeout(self, why: str) -> None:
-        if time.monotonic() - self._waiting_since_s > self.options.poll_timeout_s:
+    @property
+    def is_timed_out(self) -> bool:
+        return time.monotonic() - self._waiting_since_s > self.options.poll_timeout_s
+
+    def check_timeout(self, why: str) -> None:
+        if self.is_timed_out:
             raise RetriableError(
                 f"{self.at} sent nothing for {self.options.poll_timeout_s:.0f} s: {why}.",
                 "Check that the cluster runs.",

@@ -63,7 +63,8 @@ class Position(NamedTuple):
     offsets: Offsets
     # KIP-516's ids of the topics; None before the first batch, and in checkpoints of other sources
     topic_ids: Mapping[str, str] | None = None
-    # Where the first batch starts. Spark does not store that, and asks again if the batch runs again.
+    # Where the batch starts, if not at the end of the last one: the first batch, and one that reads a topic that was
+    # created again. Spark does not store the start of the first batch, and asks again if the batch runs again.
     start: Offsets | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -139,15 +140,23 @@ def ranges_between(
     ]
 
 
-def split(ranges: Iterable[OffsetRange], partitions_min: int) -> list[OffsetRange]:
-    """Splits the ranges into at least `partitions_min`, if there are as many offsets; large ranges into more parts."""
+def split(
+    ranges: Iterable[OffsetRange], partitions_min: int, size_max: int | None = None
+) -> list[OffsetRange]:
+    """Splits ranges of more than `size_max` offsets, then all in proportion until there are `partitions_min`.
+
+    There are fewer only if there are fewer offsets.
+    """
     ranges = list(ranges)
+    if size_max is not None:
+        ranges = [part for one in ranges for part in _parts(one, math.ceil(one.size / size_max))]
     total = sum(one.size for one in ranges)
     if len(ranges) >= partitions_min or total == 0:
         return ranges
-    parts: list[OffsetRange] = []
-    for one in ranges:
-        count = min(one.size, max(1, math.ceil(one.size * partitions_min / total)))
-        cuts = [one.start + one.size * cut // count for cut in range(count + 1)]
-        parts += [one._replace(start=first, end=last) for first, last in pairwise(cuts)]
-    return parts
+    counts = (min(one.size, max(1, math.ceil(one.size * partitions_min / total))) for one in ranges)
+    return [part for one, count in zip(ranges, counts, strict=True) for part in _parts(one, count)]
+
+
+def _parts(one: OffsetRange, count: int) -> list[OffsetRange]:
+    cuts = [one.start + one.size * cut // count for cut in range(count + 1)]
+    return [one._replace(start=first, end=last) for first, last in pairwise(cuts)]

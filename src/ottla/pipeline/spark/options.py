@@ -28,6 +28,7 @@ _OTHERS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
+    "maxRecordsPerPartition",
     "includeHeaders",
     "includeLeaderEpoch",
     "failOnDataLoss",
@@ -82,6 +83,8 @@ class ReadOptions:
     rows_min: int | None
     delay_max_s: float
     partitions_min: int
+    # how many offsets a Spark partition has at most; None without limit
+    partition_rows_max: int | None
     extras: Extras
     fail_on_data_loss: bool
     poll_timeout_s: float
@@ -115,6 +118,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         rows_min=_whole_number(given, "minOffsetsPerTrigger"),
         delay_max_s=_delay_s(given, "maxTriggerDelay", "15m"),
         partitions_min=_whole_number(given, "minPartitions") or 1,
+        partition_rows_max=_whole_number(given, "maxRecordsPerPartition"),
         extras=extras_of(given),
         fail_on_data_loss=one_of(given, "failOnDataLoss", ("true", "false")) == "true",
         poll_timeout_s=(_whole_number(given, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,

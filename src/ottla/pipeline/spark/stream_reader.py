@@ -1,17 +1,16 @@
 """Reads topics as a stream: decides the offsets of each micro-batch, and reads the records between them."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
-    SupportsTriggerAvailableNow,
 )
 
 from ottla.model.ids import TopicPartition
@@ -28,12 +27,13 @@ from ottla.pipeline.spark.offsets import (
 )
 from ottla.pipeline.spark.options import ReadOptions
 from ottla.pipeline.spark.range_reader import read_range
+from ottla.pipeline.spark.reader_process import QueryReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(QueryReader):
     """One process, which lives as long as the query, decides about offsets; `read` runs in executors."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -66,11 +66,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         last = Position.from_json(start)
-        begin = last.offsets
         partitions = self.discovery.partitions()
         topic_ids = self.check_ids(last, partitions)
         self.latest = self.discovery.latest(partitions)
         earliest = self.discovery.earliest(partitions)
+        begin = _beginning(last, topic_ids, earliest)
         for loss in find_losses(begin, earliest, self.latest):
             report_loss(loss, self.options.fail_on_data_loss)
         end = self.latest if self.target is None else _up_to_target(self.latest, self.target)
@@ -83,7 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == begin and topic_ids == last.topic_ids:
             # Another text for the same offsets would be an empty batch.
             return start
-        return Position(end, topic_ids, start=begin if last.topic_ids is None else None).to_json()
+        is_known = last.topic_ids is not None and begin == last.offsets
+        return Position(end, topic_ids, start=None if is_known else begin).to_json()
 
     def check_ids(self, last: Position, partitions: Iterable[TopicPartition]) -> dict[str, str]:
         """Reports topics that were created again. Returns the known ids of the partitions' topics."""
@@ -108,10 +109,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.check_ids(last, last.offsets)
         begin = Position.from_json(start).offsets if last.start is None else last.start
         ranges = ranges_between(begin, last.offsets)
-        return [InputPartition(one) for one in split(ranges, self.options.partitions_min)]
+        parts = split(ranges, self.options.partitions_min, self.options.partition_rows_max)
+        return [InputPartition(one) for one in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_range(self.options, partition.value)
+
+
+def _beginning(last: Position, topic_ids: Mapping[str, str], earliest: Offsets) -> Offsets:
+    """Where the next batch begins: after the last one; a topic that was created again is read from its beginning."""
+    known = last.topic_ids or {}
+    again = {topic for topic, topic_id in topic_ids.items() if known.get(topic, topic_id) != topic_id}
+    return {
+        at: earliest.get(at, offset) if at.topic in again else offset for at, offset in last.offsets.items()
+    }
 
 
 def _up_to_target(latest: Offsets, target: Offsets) -> Offsets:

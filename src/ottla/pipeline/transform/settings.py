@@ -30,6 +30,11 @@ class TransformSettings:
         "At most how many records one batch has; each Spark partition of it is written in one transaction.",
         1_000_000,
     )
+    fail_on_data_loss: bool = setting(
+        "Stop if a topic deleted records before they were transformed. With false the transform continues with the "
+        "records that are left, and logs a warning.",
+        True,
+    )
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -52,8 +52,11 @@ class Transform:
         """The stream of records that the transform writes. `options` are for the source, such as startingOffsets."""
         for what, remedy in contradictions(self.settings):
             raise PipelineError(f"[transforms.{self.name}]: {what}", remedy)
-        limit = {"maxOffsetsPerTrigger": str(self.settings.max_records_per_batch)}
-        raw = self.context.stream(spark, ",".join(self.settings.topics), **{**limit, **options})
+        reading = {
+            "maxOffsetsPerTrigger": str(self.settings.max_records_per_batch),
+            "failOnDataLoss": str(self.settings.fail_on_data_loss).lower(),
+        }
+        raw = self.context.stream(spark, ",".join(self.settings.topics), **{**reading, **options})
         return as_records(self.logic()(spark, with_origin(raw)), output)
 
     def logic(self) -> Callable[[SparkSession, DataFrame], DataFrame]:

@@ -7,9 +7,12 @@ import uuid
 import pytest
 
 from ottla.broker.quorum.bootstrap import bootstrap_records
+from ottla.broker.quorum.metadata_log import MetadataLog
 from ottla.broker.quorum.quorum_state import read_quorum_state, write_quorum_state
+from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, encode_snapshot, list_snapshots
-from ottla.core.raft.ready import HardState
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.ready import Entry, HardState, SnapshotChunk
 from ottla.model.errors import KafkaError
 from ottla.protocol.metadata_records.records import (
     BeginTransactionRecord,
@@ -20,6 +23,7 @@ from ottla.protocol.metadata_records.records import (
 )
 from ottla.records.records import read_batches
 from ottla.sim.disk import SimDisk
+from ottla.sim.env import World, simulate
 
 
 @pytest.fixture
@@ -97,6 +101,68 @@ def test_a_snapshot_without_its_footer_is_rejected() -> None:
 def test_a_truncated_snapshot_is_rejected(cut: int) -> None:
     with pytest.raises(KafkaError, match="the metadata snapshot file"):
         decode_snapshot(encoded(TOPICS[:3])[:cut], "file")
+
+
+def test_the_indexes_of_the_metadata_log_have_room_for_a_whole_segment_and_not_for_more(
+    disk: SimDisk,
+) -> None:
+    settings = QuorumSettings(segment_bytes=1 << 20)
+    log = MetadataLog.open(disk, "/data/log", settings, 0)
+    offset = 0
+    while log.size_bytes < 1_040_000:
+        entry = Entry(offset, 1, (bytes(4000),))
+        log.append([entry], 0)
+        offset = entry.next_offset
+    assert [name for name in disk.list_dir("/data/log") if name.endswith(".log")] == [f"{0:020d}.log"]
+    assert disk.file_size(f"/data/log/{0:020d}.timeindex") < 4096
+
+
+def log_that_ends_at(disk: SimDisk, offset: int) -> MetadataLog:
+    """It was flushed."""
+    log = MetadataLog.open(disk, "/data/log", QuorumSettings(), 0)
+    log.append([Entry(0, 1, tuple(b"%d" % number for number in range(offset)))], 0)
+    work = log.prepare_flush()
+    assert work is not None
+    log.sync(work)
+    log.flushed(work)
+    return log
+
+
+@pytest.mark.parametrize("end_offset", [7, 10, 12])
+@pytest.mark.parametrize("crashes_before_truncation", [False, True])
+def test_a_node_starts_after_a_snapshot_has_replaced_a_log_that_was_longer(
+    disk: SimDisk, end_offset: int, crashes_before_truncation: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(world: World) -> None:
+        log = log_that_ends_at(disk, 10)
+        chunk = SnapshotChunk(OffsetAndEpoch(end_offset, 2), 0, encoded(TOPICS[:3]), is_last=True)
+        threads = world.process("node", disk).env.threads
+        if crashes_before_truncation:
+            monkeypatch.setattr(log, "_log", None)
+            with pytest.raises(AttributeError):
+                await log.write_chunk(chunk, threads, 0)
+        else:
+            await log.write_chunk(chunk, threads, 0)
+        disk.kill()
+        reopened = MetadataLog.open(disk.reopen(), "/data/log", QuorumSettings(), 0)
+        assert (reopened.log_start_offset, reopened.log_end_offset) == (end_offset, end_offset)
+        reopened.append([Entry(end_offset, 2, (b"next",))], 0)
+        assert (
+            MetadataLog.open(disk.reopen(), "/data/log", QuorumSettings(), 0).log_start_offset == end_offset
+        )
+
+    simulate(main, 1)
+
+
+def test_files_that_a_crash_left_unfinished_are_removed_at_the_start(disk: SimDisk) -> None:
+    log_that_ends_at(disk, 10).close(clean=True)
+    snapshot = SnapshotId(10, 1).file_name
+    disk.write_atomically(f"/data/log/{snapshot}", encoded(TOPICS[:3]))
+    before = disk.list_dir("/data/log")
+    for name in (f"{SnapshotId(7, 1).file_name}.part", f"{snapshot}.tmp", "quorum-state.tmp"):
+        disk.open(f"/data/log/{name}", create=True).write_at(0, [b"unfinished"])
+    MetadataLog.open(disk, "/data/log", QuorumSettings(), 0)
+    assert disk.list_dir("/data/log") == before
 
 
 def test_snapshots_are_listed_from_the_oldest(disk: SimDisk) -> None:

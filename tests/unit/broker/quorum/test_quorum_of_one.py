@@ -19,16 +19,17 @@ from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId
 from ottla.core.controller.commands import (
     AllocateProducerIds,
+    BrokerHeartbeat,
     ControllerCommand,
     CreateTopics,
     DeleteTopics,
     NewTopic,
     RegisterBroker,
     TopicToDelete,
-    UnfenceBroker,
 )
+from ottla.core.controller.delta import ReplayError
 from ottla.core.controller.image import MetadataImage
-from ottla.core.controller.settings import ControllerSettings
+from ottla.core.controller.settings import ControllerSettings, supported_feature_ranges
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -41,7 +42,12 @@ from ottla.sim.env import ProcessKilled, World, simulate
 
 LOG_DIR = "/data"
 METADATA_DIR = f"{LOG_DIR}/__cluster_metadata-0"
-CONTROLLER = ControllerSettings(validate_configs=lambda resource, configs, altered: None)
+# No broker sends heartbeats here.
+CONTROLLER = ControllerSettings(
+    validate_configs=lambda resource, configs, altered: None,
+    session_timeout_ms=1 << 40,
+    activation_grace_ms=1 << 40,
+)
 
 
 class Node:
@@ -70,9 +76,16 @@ class Node:
         async def main(env: Env) -> None:
             await self.quorum.start()
             self.broker_epoch = await self.quorum.submit(
-                RegisterBroker(1, uuid.UUID(int=env.random.getrandbits(120)), (), (), (uuid.UUID(int=9),))
+                RegisterBroker(
+                    1,
+                    uuid.UUID(int=env.random.getrandbits(120)),
+                    (),
+                    supported_feature_ranges(),
+                    (uuid.UUID(int=9 << 64),),
+                    is_local=True,
+                )
             )
-            await self.quorum.submit(UnfenceBroker(1, self.broker_epoch))
+            await self.quorum.submit(BrokerHeartbeat(1, self.broker_epoch, self.broker_epoch))
 
         await self.process.run(main)
 
@@ -118,6 +131,25 @@ def in_simulation(
     simulate(main, seed)
 
 
+def test_a_record_that_contradicts_the_image_does_not_reach_the_log() -> None:
+    """All nodes would fail on it, with every start."""
+
+    async def check(node: Node) -> None:
+        await node.create("a")
+        end_offset = node.quorum.driver.node.log.end_offset
+        same_id = NewTopic("b", uuid.uuid5(uuid.NAMESPACE_DNS, "a"), 1, 1)
+        submitted = asyncio.create_task(node.quorum.submit(CreateTopics((same_id,))))
+        await asyncio.sleep(1)
+        (failure,) = node.failures
+        assert isinstance(failure, ReplayError)
+        assert node.quorum.driver.node.log.end_offset == end_offset
+        submitted.cancel()
+        after = await node.stopped_and_restarted()
+        assert set(after.quorum.image.topics) == {"a"}
+
+    in_simulation(check)
+
+
 def test_an_empty_log_starts_with_the_features_of_this_release_and_writes_them_to_the_bootstrap_file() -> (
     None
 ):
@@ -144,12 +176,17 @@ def test_a_restart_finds_everything_and_leads_in_a_new_epoch() -> None:
         before = node.quorum.describe_quorum()
         node = await node.stopped_and_restarted()
         assert sorted(node.quorum.image.topics) == ["a", "b"]
-        assert node.quorum.image.topics["a"].partitions[0].leader_epoch == 1
+        assert node.quorum.image.topics["a"].partitions[0].leader_epoch == 2
         assert (await node.quorum.submit(AllocateProducerIds(1, node.broker_epoch))).first == block.size
         after = node.quorum.describe_quorum()
+        assert before is not None
+        assert after is not None
         assert (after.leader_id, after.leader_epoch) == (1, before.leader_epoch + 1)
-        assert after.high_watermark == after.log_end_offset > before.high_watermark
-        assert after.voters == (1,)
+        assert [(voter.replica_id, voter.log_end_offset) for voter in after.voters] == [
+            (1, after.high_watermark)
+        ]
+        assert after.high_watermark > before.high_watermark
+        assert after.observers == ()
 
     in_simulation(check)
 
@@ -177,7 +214,9 @@ def test_a_command_sees_the_decision_of_the_previous_one_in_the_same_round() -> 
 def test_a_rejected_command_raises_and_the_others_succeed() -> None:
     async def check(node: Node) -> None:
         rejected, created = await asyncio.gather(
-            node.quorum.submit(UnfenceBroker(7, 0)), node.quorum.submit(topic("a")), return_exceptions=True
+            node.quorum.submit(BrokerHeartbeat(7, 0, 0)),
+            node.quorum.submit(topic("a")),
+            return_exceptions=True,
         )
         assert isinstance(rejected, KafkaError)
         assert rejected.code is ErrorCode.broker_id_not_registered
@@ -318,7 +357,7 @@ def test_a_snapshot_is_written_after_the_interval() -> None:
 
 
 def test_old_snapshots_and_segments_are_deleted_by_size_but_never_the_last_snapshot() -> None:
-    settings = QuorumSettings(snapshot_bytes=2000, retention_bytes=6000, segment_bytes=6000)
+    settings = QuorumSettings(snapshot_bytes=2000, retention_bytes=6000, segment_bytes=8000)
 
     async def check(node: Node) -> None:
         for index in range(30):
@@ -393,7 +432,8 @@ def test_commands_are_rejected_after_close() -> None:
 def test_a_metadata_transaction_that_a_crash_left_open_is_aborted() -> None:
     async def check(node: Node) -> None:
         records = (BeginTransactionRecord(name="x"), TopicRecord(name="half", topic_id=uuid.UUID(int=3)))
-        node.quorum.driver.propose([encode_record(record) for record in records])
+        driver = node.quorum.driver
+        driver.propose([encode_record(record) for record in records], driver.node.epoch)
         await node.create("whole")  # flushes both
         node = await node.stopped_and_restarted()
         assert "half" not in node.quorum.image.topics
@@ -409,7 +449,7 @@ def test_records_without_effect_are_kept_through_snapshots(caplog: pytest.LogCap
         await node.create("a")
         for _ in range(2):
             node = await node.stopped_and_restarted()
-            assert node.quorum.image.opaque == (quota,)
+            assert tuple(node.quorum.image.opaque.values()) == (quota,)
 
     in_simulation(check, settings=QuorumSettings(snapshot_bytes=1))
     assert "1 records of types without effect" in caplog.text
@@ -453,7 +493,7 @@ def test_a_directory_formatted_for_dynamic_voters_starts_with_an_empty_snapshot(
         await node.start()
         assert node.quorum.image.features == DEFAULT_FEATURES
         node = await node.stopped_and_restarted()
-        assert node.quorum.describe_quorum().leader_epoch == 2
+        assert node.quorum.driver.node.epoch == 2
 
     simulate(main, 1)
 
@@ -484,7 +524,7 @@ def test_the_leader_change_of_an_epoch_is_its_first_entry() -> None:
             quorum.driver.node.epoch_start_offset, quorum.driver.node.high_watermark
         )
         assert first.header.is_control
-        assert first.header.partition_leader_epoch == quorum.describe_quorum().leader_epoch == 2
+        assert first.header.partition_leader_epoch == quorum.driver.node.epoch == 2
         await quorum.close()
 
     in_simulation(check)
@@ -626,8 +666,79 @@ def test_a_damaged_recovery_point_is_written_again(damage: bytes) -> None:
         node.disk.open(path).write_at(0, [damage])
         node = await node.stopped_and_restarted()
         assert "a" in node.quorum.image.topics
-        end_offset = node.quorum.describe_quorum().log_end_offset
+        end_offset = node.quorum.driver.node.log.end_offset
         await node.quorum.close()
         assert FlushedOffset(node.disk, METADATA_DIR).read() == end_offset
+
+    in_simulation(check)
+
+
+def test_heartbeats_are_answered_while_the_broker_of_this_node_still_opens_partitions() -> None:
+    """The next heartbeat waits for the answer: without it, the session of the broker would end meanwhile."""
+
+    async def check(node: Node) -> None:
+        is_open = asyncio.Event()
+
+        async def open_slowly() -> None:
+            await is_open.wait()
+
+        node.quorum.subscribe(lambda old, new: open_slowly() if "large" in new.topics else None)
+        creating = asyncio.create_task(node.create("large"))
+        await asyncio.sleep(30)
+        assert not creating.done()
+        async with asyncio.timeout(1):
+            reply = await node.quorum.submit(BrokerHeartbeat(1, node.broker_epoch, node.broker_epoch))
+        assert not reply.is_fenced
+        is_open.set()
+        await creating
+
+    in_simulation(check)
+
+
+def test_only_creations_of_topics_wait_until_the_broker_of_this_node_has_deleted_topics() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a", "b")
+        is_deleted = asyncio.Event()
+
+        async def delete_slowly() -> None:
+            await is_deleted.wait()
+
+        node.quorum.subscribe(lambda old, new: None if "a" in new.topics else delete_slowly())
+        submitted = [
+            asyncio.create_task(node.quorum.submit(command))
+            for command in (delete("a"), topic("a"), delete("b"), topic("b"))
+        ]
+        machine = node.quorum.machine
+        assert machine is not None
+        for _ in range(3):
+            await asyncio.sleep(30)
+            async with asyncio.timeout(1):
+                reply = await node.quorum.submit(BrokerHeartbeat(1, node.broker_epoch, node.broker_epoch))
+            assert not reply.is_fenced
+            assert [*machine.image.topics] == ["b"]
+        block = await node.quorum.submit(AllocateProducerIds(1, node.broker_epoch))
+        assert not any(each.done() for each in submitted)
+        is_deleted.set()
+        results = await asyncio.gather(*submitted)
+        assert {result[0].error.code for result in results} == {ErrorCode.none}
+        assert sorted(node.quorum.image.topics) == ["a", "b"]
+        assert node.quorum.image.next_producer_id == block.first + block.size
+
+    in_simulation(check)
+
+
+def test_a_creation_that_waits_for_a_deletion_gets_an_error_if_the_controller_stops() -> None:
+    async def check(node: Node) -> None:
+        await node.create("a")
+        deletion = asyncio.create_task(asyncio.sleep(60))
+        node.quorum.subscribe(lambda old, new: None if "a" in new.topics else asyncio.shield(deletion))
+        deleting = asyncio.create_task(node.quorum.submit(delete("a")))
+        creating = asyncio.create_task(node.quorum.submit(topic("a")))
+        await asyncio.sleep(1)
+        await node.quorum.close()
+        for each in (deleting, creating):
+            with pytest.raises(KafkaError) as stopped:
+                await each
+            assert stopped.value.code is ErrorCode.not_controller
 
     in_simulation(check)

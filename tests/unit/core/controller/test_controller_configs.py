@@ -11,8 +11,9 @@ from ottla.core.controller.commands import (
     ConfigOp,
     IncrementalAlterConfigs,
 )
-from ottla.core.controller.image import ConfigResource, ResourceType
+from ottla.core.controller.image import ELR_VERSION, METADATA_VERSION, ConfigResource, ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.protocol.metadata_records.records import FeatureLevelRecord
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -175,3 +176,62 @@ def test_alter_configs_without_configs_clears_the_resource(cluster: Cluster) -> 
     alter(cluster, TOPIC, ("retention.ms", ConfigOp.SET, "5"))
     cluster.submit(AlterConfigs(((TOPIC, ()),)))
     assert TOPIC not in cluster.image.configs
+
+
+# -- min.insync.replicas with eligible leader replicas (KIP-966): the controller and all leaders must use one value
+
+MIN_ISR = "min.insync.replicas"
+BROKER_ALTERED = ApiError(
+    ErrorCode.invalid_config, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+)
+DEFAULT_REMOVED = ApiError(
+    ErrorCode.invalid_config, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+)
+
+
+@pytest.fixture
+def elr_cluster() -> Cluster:
+    cluster = Cluster(features={ELR_VERSION: 1})
+    cluster.create("a")
+    assert alter(cluster, ALL_BROKERS, (MIN_ISR, ConfigOp.SET, "2")) == NO_ERROR
+    return cluster
+
+
+@pytest.mark.parametrize("change", [(MIN_ISR, ConfigOp.SET, "1"), (MIN_ISR, ConfigOp.DELETE, None)])
+def test_with_elr_min_isr_of_one_broker_is_not_altered(
+    elr_cluster: Cluster, change: tuple[str, int, str | None]
+) -> None:
+    assert alter(elr_cluster, BROKER, ("log.cleaner.threads", ConfigOp.SET, "2"), change) == BROKER_ALTERED
+    assert BROKER not in elr_cluster.image.configs
+
+
+def test_with_elr_alter_configs_does_not_set_min_isr_of_one_broker(elr_cluster: Cluster) -> None:
+    assert elr_cluster.submit(AlterConfigs(((BROKER, ((MIN_ISR, "1"),)),))) == ((BROKER, BROKER_ALTERED),)
+    assert elr_cluster.submit(AlterConfigs(((BROKER, ()),))) == ((BROKER, NO_ERROR),)
+
+
+def test_with_elr_the_default_of_min_isr_is_changed_but_not_removed(elr_cluster: Cluster) -> None:
+    assert alter(elr_cluster, ALL_BROKERS, (MIN_ISR, ConfigOp.DELETE, None)) == DEFAULT_REMOVED
+    others = AlterConfigs(((ALL_BROKERS, (("log.cleaner.threads", "2"),)),))
+    assert elr_cluster.submit(others) == ((ALL_BROKERS, DEFAULT_REMOVED),)
+    assert elr_cluster.image.configs[ALL_BROKERS] == {MIN_ISR: "2"}
+    assert elr_cluster.submit(AlterConfigs(((ALL_BROKERS, ((MIN_ISR, "3"),)),))) == ((ALL_BROKERS, NO_ERROR),)
+    assert elr_cluster.image.configs[ALL_BROKERS] == {MIN_ISR: "3"}
+
+
+def test_with_elr_min_isr_of_a_topic_is_set_and_deleted(elr_cluster: Cluster) -> None:
+    assert alter(elr_cluster, TOPIC, (MIN_ISR, ConfigOp.SET, "1")) == NO_ERROR
+    assert alter(elr_cluster, TOPIC, (MIN_ISR, ConfigOp.DELETE, None)) == NO_ERROR
+
+
+def test_without_elr_min_isr_of_brokers_is_set_and_deleted(cluster: Cluster) -> None:
+    for resource in (BROKER, ALL_BROKERS):
+        assert alter(cluster, resource, (MIN_ISR, ConfigOp.SET, "1")) == NO_ERROR
+        assert alter(cluster, resource, (MIN_ISR, ConfigOp.DELETE, None)) == NO_ERROR
+
+
+def test_min_isr_of_one_broker_is_not_altered_before_an_upgrade_of_metadata_that_activates_elr() -> None:
+    cluster = Cluster(features={ELR_VERSION: 1})
+    cluster.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=22))
+    assert not cluster.image.has_elr
+    assert alter(cluster, BROKER, (MIN_ISR, ConfigOp.SET, "1")) == BROKER_ALTERED

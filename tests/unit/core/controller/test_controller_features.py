@@ -1,5 +1,8 @@
 """Feature levels can be raised up to the levels that this release supports (KIP-584)."""
 
+import uuid
+from dataclasses import replace
+
 import pytest
 from tests.unit.core.controller.controller_cluster import SETTINGS, Cluster
 
@@ -7,12 +10,20 @@ from ottla.core.controller.commands import (
     NO_ERROR,
     FeatureUpdate,
     FeatureUpgradeType,
+    RegisterController,
+    UnregisterBroker,
     UpdateFeatures,
 )
-from ottla.core.controller.image import METADATA_VERSION
+from ottla.core.controller.image import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    ConfigResource,
+    ResourceType,
+)
 from ottla.core.controller.settings import ControllerSettings
 from ottla.model.errors import ErrorCode
-from ottla.protocol.metadata_records.records import FeatureLevelRecord
+from ottla.protocol.metadata_records.records import ConfigRecord, FeatureLevelRecord, FeatureRange
 
 FEATURES = {METADATA_VERSION: (17, 30), "group.version": (0, 1)}
 
@@ -48,10 +59,11 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("update", "reason"),
     [
-        (FeatureUpdate(METADATA_VERSION, 31), "Valid versions are from 17 to 30."),
-        (FeatureUpdate(METADATA_VERSION, 0), "Valid versions are from 17 to 30."),
-        (FeatureUpdate("group.version", 2), "Valid versions are from 0 to 1."),
-        (FeatureUpdate("nope", 1), "The controller does not support this feature."),
+        (FeatureUpdate(METADATA_VERSION, 31), "Local controller 0 only supports versions 17-30"),
+        (FeatureUpdate(METADATA_VERSION, 0), "Local controller 0 only supports versions 17-30"),
+        (FeatureUpdate("group.version", 2), "Local controller 0 only supports versions 0-1"),
+        (FeatureUpdate("nope", 1), "Local controller 0 does not support this feature."),
+        (FeatureUpdate("nope", 0), "No node supports this feature."),
         (FeatureUpdate("group.version", -1), "A feature version cannot be less than 0."),
         (FeatureUpdate("group.version", 1, 9), "The controller does not support the given upgrade type."),
         (
@@ -78,3 +90,54 @@ def test_if_one_update_is_rejected_none_is_made(cluster: Cluster, update: Featur
     assert error.code is not ErrorCode.none
     assert error.message == f"Invalid update version {update.level} for feature {update.name}. {reason}"
     assert cluster.image is before
+
+
+def ranges(**high: int) -> tuple[FeatureRange, ...]:
+    names = {"metadata": METADATA_VERSION, "group": "group.version"}
+    return tuple(
+        FeatureRange(name=names[name], min_supported_version=0, max_supported_version=level)
+        for name, level in high.items()
+    )
+
+
+def test_every_registered_broker_must_support_the_level() -> None:
+    cluster = Cluster()
+    cluster.submit(replace(cluster.registration(2), features=ranges(metadata=30)))
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate("group.version", 1),)))
+    assert error.code is ErrorCode.invalid_update_version
+    assert error.message is not None
+    assert error.message.endswith("feature group.version. Broker 2 does not support this feature.")
+    cluster.submit(UnregisterBroker(2))
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate("group.version", 1),)))
+    assert error is NO_ERROR
+
+
+def test_every_registered_controller_must_support_the_level() -> None:
+    cluster = Cluster(features={"transaction.version": 1})
+    older = FeatureRange(name="transaction.version", min_supported_version=0, max_supported_version=1)
+    cluster.submit(RegisterController(7, uuid.UUID(int=5), (), (older,)))
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate("transaction.version", 2),)))
+    assert error.message is not None
+    assert error.message.endswith("Controller 7 only supports versions 0-1")
+
+
+def test_the_voters_cannot_be_made_dynamic() -> None:
+    cluster = Cluster()
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 1),)))
+    assert error.code is ErrorCode.invalid_update_version
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 0),)))
+    assert error is NO_ERROR
+    assert KRAFT_VERSION not in cluster.image.features
+
+
+def test_eligible_leader_replicas_come_with_one_default_of_min_isr_for_all_brokers() -> None:
+    """KIP-966."""
+    cluster = Cluster(settings=replace(SETTINGS, min_insync_replicas=2))
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    cluster.write(
+        ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="3"),
+    )
+    cluster.submit(UpdateFeatures((FeatureUpdate(ELR_VERSION, 1),)))
+    assert cluster.image.has_elr
+    assert resource not in cluster.image.configs
+    assert cluster.image.config(ResourceType.BROKER, "") == {"min.insync.replicas": "2"}

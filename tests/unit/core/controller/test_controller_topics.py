@@ -1,9 +1,11 @@
 """Topics are created, get more partitions, and are deleted; rejected requests get Kafka's messages."""
 
 import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pytest
-from tests.unit.core.controller.controller_cluster import Cluster
+from tests.unit.core.controller.controller_cluster import SETTINGS, Cluster
 
 from ottla.core.controller.commands import (
     NO_ERROR,
@@ -15,7 +17,7 @@ from ottla.core.controller.commands import (
     NewTopic,
     TopicToDelete,
 )
-from ottla.core.controller.image import ConfigResource, ResourceType
+from ottla.core.controller.image import UNASSIGNED_DIRECTORY, ConfigResource, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.protocol.metadata_records.codec import decode_record
 from ottla.protocol.metadata_records.records import ConfigRecord, PartitionRecord, TopicRecord
@@ -52,7 +54,7 @@ def test_a_broker_with_several_directories_chooses_one_itself() -> None:
     cluster = Cluster(brokers=0)
     cluster.start_broker(1, directories=2)
     cluster.create("a")
-    assert cluster.image.topics["a"].partitions[0].directories == (None,)
+    assert cluster.image.topics["a"].partitions[0].directories == (UNASSIGNED_DIRECTORY,)
 
 
 def test_config_records_come_between_the_topic_and_its_partitions() -> None:
@@ -199,6 +201,21 @@ def test_more_than_ten_thousand_partitions_in_a_request_are_rejected() -> None:
     results = cluster.submit(CreateTopics(both))
     assert {result.error.code for result in results} == {ErrorCode.policy_violation}
     assert not cluster.image.topics
+
+
+def test_a_request_with_too_many_partitions_is_not_decided_to_its_end() -> None:
+    validated: list[str] = []
+
+    def validate(resource: ConfigResource, configs: Mapping[str, str], altered: Collection[str]) -> None:
+        validated.append(resource.name)
+
+    cluster = Cluster(settings=replace(SETTINGS, validate_configs=validate))
+    names = ["a", "b", "c", "b", "d"]
+    topics = tuple(NewTopic(name, cluster.new_id(), 6000, 1) for name in names)
+    results = cluster.submit(CreateTopics((*topics, NewTopic("e", ID, 6000, 1))))
+    assert validated == ["a", "c"]  # b is there twice
+    assert [result.name for result in results] == ["a", "b", "c", "d", "e"]
+    assert {result.error.code for result in results} == {ErrorCode.policy_violation}
 
 
 def test_a_manual_assignment_is_used_unchanged() -> None:

@@ -176,8 +176,13 @@ def test_eligible_leader_replicas_are_cleared_for_one_topic_or_all() -> None:
     cluster = Cluster()
     for name in ("a", "b"):
         cluster.create(name)
+    for name in ("a", "b"):
         topic_id = cluster.image.topics[name].topic_id
-        cluster.write(PartitionChangeRecord(partition_id=0, topic_id=topic_id, eligible_leader_replicas=(1,)))
+        cluster.write(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=topic_id, isr=(), leader=-1, eligible_leader_replicas=(1,)
+            )
+        )
     cluster.write(ClearElrRecord(topic_name="a"))
     elrs = [cluster.image.topics[name].partitions[0].eligible_leader_replicas for name in "ab"]
     assert elrs == [(), (1,)]

@@ -1,11 +1,13 @@
 """Topic names follow Kafka's rules, and invalid names get its messages."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from ottla.core.controller.topic_names import LENGTH_MAX, colliding_name, topic_name_error
+from ottla.core.controller.topic_names import LENGTH_MAX, MetricNames, topic_name_error
 
 LEGAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
@@ -44,7 +46,31 @@ def test_the_longest_name_has_249_characters() -> None:
 
 
 def test_a_period_and_an_underscore_collide_in_the_names_of_metrics() -> None:
-    assert colliding_name("a.b", ["x", "a_b"]) == "a_b"
-    assert colliding_name("a.b_c", ["a_b.c"]) == "a_b.c"
-    assert colliding_name("a.b", ["a.b", "a-b", "a_bc"]) is None
-    assert colliding_name("ab", ["a_b"]) is None
+    assert MetricNames(["x", "a_b"]).colliding_topic("a.b") == "a_b"
+    assert MetricNames(["a_b.c"]).colliding_topic("a.b_c") == "a_b.c"
+    assert MetricNames(["a.b", "a-b", "a_bc"]).colliding_topic("a.b") is None
+    assert MetricNames(["a_b"]).colliding_topic("ab") is None
+
+
+class CountedNames:
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return iter(self.names)
+
+
+def test_the_existing_topics_are_walked_through_once_if_a_name_can_collide() -> None:
+    existing = CountedNames("a.b", "c")
+    names = MetricNames(existing)
+    assert names.colliding_topic("x") is None
+    names.add("x")
+    assert existing.walks == 0
+    for number in range(100):
+        assert names.colliding_topic(f"topic_{number}") is None
+        names.add(f"topic_{number}")
+    assert existing.walks == 1
+    assert names.colliding_topic("topic.99") == "topic_99"
+    assert names.colliding_topic("a_b") == "a.b"

@@ -60,6 +60,13 @@ class FakeShell:
             self.machine.validate()
         self.now_ms = end_ms
 
+    def set_clock(self, ms: int) -> None:
+        """Sets the wall clock forward or back by `ms`. Timers run on a monotonic clock: they do not notice."""
+        self.now_ms += ms
+        self.timers = {
+            key: (due_ms + ms, number, command) for key, (due_ms, number, command) in self.timers.items()
+        }
+
     def rebuilt(self, fresh: Any) -> Any:
         """`fresh`, after it has replayed the whole log."""
         for key, value in self.records:

@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.core.partition.batches import batch, marker
 
+from ottla.core.partition.effects import Effects
 from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.leader import (
     AppendOrigin,
     AppendPlan,
-    Effects,
     LeaderSettings,
     PartitionLeader,
     TransactionMarker,

@@ -163,8 +163,38 @@ def test_a_late_marker_does_not_end_the_next_transaction_of_version_2() -> None:
     table = in_transaction(epoch=3)
     table.check_marker(marker(offset=1, producer_id=7, epoch=4), 0, 2)
     end(table, epoch=4)
+    assert table.check(first_batch(11, epoch=4), start(table, epoch=4)) is None
+    table.update(first_batch(11, epoch=4))
     with pytest.raises(KafkaError) as caught:
-        table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 2)
+        table.check_marker(marker(offset=12, producer_id=7, epoch=4), 0, 2)
     assert caught.value.code is ErrorCode.invalid_producer_epoch
     # In the older protocol all transactions share an epoch, so a late marker cannot be recognized.
-    table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 0)
+    table.check_marker(marker(offset=12, producer_id=7, epoch=4), 0, 0)
+
+
+def test_a_marker_is_written_again_while_no_later_transaction_is_open() -> None:
+    """The first copy may not be replicated yet. If the coordinator took it for written, and another leader was elected
+    without it, the transaction would stay open for ever.
+    """
+    table = in_transaction(epoch=3)
+    end(table, epoch=4)
+    table.check_marker(marker(offset=11, producer_id=7, epoch=4), 0, 2)
+    end(table, epoch=4, offset=11)
+    assert table.first_unstable_offset() == 0, "until the first marker is replicated"
+    table.on_high_watermark(11)
+    assert table.first_unstable_offset() is None
+
+
+def test_an_older_marker_is_rejected_even_if_no_transaction_is_open() -> None:
+    table = in_transaction(epoch=3)
+    end(table, epoch=4)
+    with pytest.raises(KafkaError) as caught:
+        table.check_marker(marker(offset=11, producer_id=7, epoch=3), 0, 2)
+    assert caught.value.code is ErrorCode.invalid_producer_epoch
+
+
+def test_a_marker_with_the_last_epoch_can_always_be_written_again() -> None:
+    """Such an epoch begins no transaction: the producer gets another id."""
+    table = in_transaction(epoch=32766)
+    end(table, epoch=32767)
+    table.check_marker(marker(offset=11, producer_id=7, epoch=32767), 0, 2)

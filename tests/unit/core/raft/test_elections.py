@@ -80,6 +80,28 @@ def test_a_majority_elects_a_leader_and_the_others_follow_it() -> None:
     assert {m.node.high_watermark for m in quorum.members.values()} == {1}
 
 
+def test_a_quorum_that_starts_does_not_wait_for_an_election_timeout() -> None:
+    quorum = Quorum()
+    assert all(m.node.role.deadline_ms < SETTINGS.election_timeout_ms for m in quorum.members.values())
+    first = min(VOTERS, key=lambda node_id: quorum[node_id].node.role.deadline_ms)
+    quorum.now_ms = quorum[first].node.role.deadline_ms
+    quorum[first].node.tick(quorum.now_ms)
+    quorum.deliver()
+    assert quorum[first].node.is_leader
+
+
+def test_a_voter_that_starts_beside_a_leader_disturbs_nobody() -> None:
+    quorum = Quorum()
+    quorum.elect(1)
+    quorum[3].disk = Disk()  # a new disk: it knows of no leader
+    quorum[3].start(quorum.now_ms)
+    quorum.time_out(3)
+    assert isinstance(quorum[3].node.role, Prospective)
+    quorum.deliver()
+    assert quorum.roles() == {1: Leader, 2: Follower, 3: Follower}
+    assert {m.node.epoch for m in quorum.members.values()} == {1}
+
+
 def test_a_prospective_node_disturbs_nobody_while_a_leader_is_heard_of() -> None:
     quorum = Quorum()
     quorum.elect(1)

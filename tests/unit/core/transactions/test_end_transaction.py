@@ -6,6 +6,7 @@ from tests.unit.core.transactions.transaction_shell import (
     FIRST_PRODUCER_ID,
     LAST_USABLE_EPOCH,
     ORDERS,
+    TIMEOUT_MS,
     TransactionShell,
     add_command,
 )
@@ -341,3 +342,31 @@ def test_a_producer_that_timed_out_learns_that_its_transaction_is_aborted() -> N
     shell.acknowledge_all()
     shell.rejected(shell.end_command(producer, True), ErrorCode.invalid_txn_state)
     assert shell.end(producer, commit=False) == (producer.producer_id, producer.producer_epoch + 1)
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["same coordinator", "next coordinator"])
+@pytest.mark.parametrize("jump_ms", [-3_600_000, -30_000, 0])
+def test_a_transaction_ends_after_its_timeout_even_if_the_clock_was_set_back(
+    jump_ms: int, moves: bool
+) -> None:
+    """A clock that was an hour ahead must not hold up read-committed consumers for an hour."""
+    shell = TransactionShell()
+    shell.add(shell.init())
+    shell.advance(1_000)
+    shell.set_clock(jump_ms)
+    if moves:
+        shell.restart()
+    shell.advance(TIMEOUT_MS - 2_000 if jump_ms == 0 or not moves else 1_000)
+    assert shell.state() == "Ongoing"
+    shell.advance(TIMEOUT_MS)
+    assert shell.state() == "PrepareAbort"
+
+
+def test_a_clock_set_forward_does_not_end_a_transaction_early() -> None:
+    shell = TransactionShell()
+    shell.add(shell.init())
+    shell.set_clock(3_600_000)
+    shell.advance(TIMEOUT_MS - 1)
+    assert shell.state() == "Ongoing"
+    shell.advance(1)
+    assert shell.state() == "PrepareAbort"

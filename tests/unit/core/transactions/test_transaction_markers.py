@@ -168,7 +168,7 @@ def test_a_transaction_that_ended_does_not_time_out(version: int) -> None:
 
 def test_a_stale_timer_is_harmless() -> None:
     shell = TransactionShell()
-    timer = TransactionTimedOut(transactional_id="id")
+    timer = TransactionTimedOut(transactional_id="id", start_ms=shell.now_ms - 1)
     shell.decide(timer)
     producer = shell.init()
     shell.decide(timer)

@@ -1,9 +1,13 @@
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.unit.pipeline.archive.archive_samples import an_archive
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records
-from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records, logs_of
+from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.stage import starting_offsets
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets
@@ -12,28 +16,77 @@ AT = TopicPartition("raw", 0)
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "earliest", "first", "covered"),
+    ("start", "end", "log", "read", "covered"),
     [
-        pytest.param(10, 20, 0, 10, (10, 20), id="all of it"),
-        pytest.param(10, 20, 0, 14, (10, 20), id="a hole at the beginning that compaction left"),
-        pytest.param(10, 20, 0, None, (10, 20), id="control records only"),
-        pytest.param(10, 20, 15, 10, (10, 20), id="deleted after it was read"),
-        pytest.param(10, 20, 15, 15, (15, 20), id="deleted before it was read"),
-        pytest.param(10, 20, 15, 17, (15, 20), id="deleted before it was read, with a hole behind"),
-        pytest.param(10, 20, 30, None, None, id="deleted altogether"),
-        pytest.param(None, 20, 5, 5, (5, 20), id="the first batch of a topic that begins later"),
-        pytest.param(None, 20, 5, 9, (5, 20), id="the first batch, with a hole at the beginning"),
-        pytest.param(None, 20, 9, 5, (5, 20), id="the first batch, deleted after it was read"),
-        pytest.param(None, 0, 0, None, None, id="a partition that enters empty"),
-        pytest.param(7, 7, 0, None, None, id="nothing new"),
+        pytest.param(10, 20, (0, 20), [(10, 20)], [(10, 20)], id="all of it"),
+        pytest.param(
+            10, 20, (0, 20), [(14, 20)], [(10, 20)], id="a hole at the beginning that compaction left"
+        ),
+        pytest.param(10, 20, (0, 20), [], [(10, 20)], id="control records only"),
+        pytest.param(10, 20, (15, 20), [(10, 20)], [(10, 20)], id="deleted after it was read"),
+        pytest.param(10, 20, (15, 20), [(15, 20)], [(15, 20)], id="deleted before it was read"),
+        pytest.param(
+            10, 20, (15, 20), [(17, 20)], [(15, 20)], id="deleted before it was read, with a hole behind"
+        ),
+        pytest.param(0, 20, (15, 20), [(0, 5), (15, 20)], [(0, 5), (15, 20)], id="deleted while it was read"),
+        pytest.param(
+            0, 20, (15, 30), [(0, 5), (7, 9)], [(0, 5), (7, 9), (15, 20)], id="deleted twice meanwhile"
+        ),
+        pytest.param(10, 20, (30, 40), [], [], id="deleted altogether"),
+        pytest.param(10, 20, (30, 40), [(10, 13)], [(10, 13)], id="deleted altogether while it was read"),
+        pytest.param(10, 20, (0, 16), [(10, 13)], [(10, 16)], id="truncated before it was read"),
+        pytest.param(10, 20, (0, 12), [(10, 14)], [(10, 14)], id="truncated after it was read"),
+        pytest.param(
+            10, 20, (0, 12), [(10, 12), (15, 17)], [(10, 12), (15, 17)], id="truncated while it was read"
+        ),
+        pytest.param(10, 20, None, [(10, 13), (15, 17)], [(10, 13), (15, 17)], id="gone while it was read"),
+        pytest.param(10, 20, None, [], [], id="gone before it was read"),
+        pytest.param(
+            None, 20, (5, 20), [(5, 20)], [(5, 20)], id="the first batch of a topic that begins later"
+        ),
+        pytest.param(
+            None, 20, (5, 20), [(9, 20)], [(5, 20)], id="the first batch, with a hole at the beginning"
+        ),
+        pytest.param(
+            None, 20, (9, 20), [(5, 20)], [(5, 20)], id="the first batch, deleted after it was read"
+        ),
+        pytest.param(None, 0, (0, 0), [], [], id="a partition that enters empty"),
+        pytest.param(7, 7, (0, 7), [], [], id="nothing new"),
     ],
 )
 def test_a_batch_covers_what_was_read_and_what_never_had_records(
-    start: int | None, end: int, earliest: int, first: int | None, covered: tuple[int, int] | None
+    start: int | None,
+    end: int,
+    log: tuple[int, int] | None,
+    read: list[tuple[int, int]],
+    covered: list[tuple[int, int]],
 ) -> None:
     before: Offsets = {} if start is None else {AT: start}
-    found = batch_ranges(before, {AT: end}, {AT: earliest}, {} if first is None else {AT: first})
-    assert found == (() if covered is None else (OffsetRange(*AT, *covered),))
+    logs = {} if log is None else {AT: Span(*log)}
+    found = batch_ranges(before, {AT: end}, logs, {AT: [Span(*one) for one in read]})
+    assert found == tuple(OffsetRange(*AT, *one) for one in covered)
+
+
+class FakeCluster:
+    """It has one partition, and no answer about others."""
+
+    def topics(self) -> dict[str, SimpleNamespace]:
+        return {"raw": SimpleNamespace(partitions={0: None})}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        assert set(partitions) <= {AT}
+        return dict.fromkeys(partitions, 3)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        assert set(partitions) <= {AT}
+        return dict.fromkeys(partitions, 9)
+
+
+def test_only_partitions_that_exist_are_asked_for_their_offsets() -> None:
+    cluster: Any = FakeCluster()
+    gone, removed = TopicPartition("gone", 0), TopicPartition("raw", 1)
+    assert logs_of(cluster, [gone, AT, removed]) == {AT: Span(3, 9)}
+    assert logs_of(cluster, []) == {}
 
 
 def test_a_batch_expects_as_many_records_as_its_offsets() -> None:
@@ -44,10 +97,10 @@ def test_a_new_query_starts_after_the_archived_offsets() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 1, 0, 10))
     other, new = TopicPartition("raw", 1), TopicPartition("raw", 2)
     earliest, latest = {AT: 0, other: 30, new: 3}, {AT: 50, other: 50, new: 50}
-    assert starting_offsets(archived, earliest, latest) == {AT: 10, other: 30, new: EARLIEST}
-    assert starting_offsets(Archived(), earliest, latest) == dict.fromkeys(earliest, EARLIEST)
+    assert starting_offsets(archived.ends, earliest, latest) == {AT: 10, other: 30, new: EARLIEST}
+    assert starting_offsets({}, earliest, latest) == dict.fromkeys(earliest, EARLIEST)
 
 
-def test_a_topic_that_was_created_again_is_rejected() -> None:
+def test_a_topic_that_lost_records_is_rejected() -> None:
     with pytest.raises(PipelineError, match="raw-0 is archived up to offset 10, but ends at 4"):
-        starting_offsets(an_archive(("raw", 0, 0, 10)), {AT: 0}, {AT: 4})
+        starting_offsets({AT: 10}, {AT: 0}, {AT: 4})

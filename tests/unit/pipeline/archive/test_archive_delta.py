@@ -63,6 +63,22 @@ def test_each_manifest_that_touches_the_topic_is_one_version(tmp_path: Path) -> 
     assert third[4]["add"]["dataChange"] is False
 
 
+def test_a_version_is_built_only_for_a_manifest_that_the_log_does_not_include(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[int] = []
+
+    def counted(number: int, *given: Any) -> list[dict[str, Any]]:
+        built.append(number)
+        return next_version(number, *given)
+
+    monkeypatch.setattr(delta, "next_version", counted)
+    log = DeltaLog(LocalFiles(str(tmp_path)), "raw")
+    for number in (2, 4, 5, 5):
+        log.publish(until(number))
+    assert built == [3, 4, 5]
+
+
 def test_concurrent_publishers_write_each_version_once(tmp_path: Path) -> None:
     one, other = (DeltaLog(LocalFiles(str(tmp_path)), "raw") for _ in range(2))
     one.publish(until(2))

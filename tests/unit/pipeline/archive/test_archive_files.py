@@ -1,4 +1,6 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
@@ -7,12 +9,18 @@ from ottla.pipeline.archive import store
 from ottla.pipeline.archive.errors import read_error, write_error
 from ottla.pipeline.archive.layout import batch_name
 from ottla.pipeline.archive.manifest import Archived
-from ottla.pipeline.archive.ownership import claim_topics
-from ottla.pipeline.archive.stage import check_archive, check_folder
+from ottla.pipeline.archive.ownership import check_is_new, claim_topics
+from ottla.pipeline.archive.settings import ArchiveSettings
+from ottla.pipeline.archive.stage import ArchiveSink, check_archive, check_folder, check_position
 from ottla.pipeline.archive.store import Archive, Manifests
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.files import FoundFile, LocalFiles, files_at
 from ottla.pipeline.spark.checkpoint import Checkpoint
+from ottla.pipeline.spark.discovery import Discovery
+from ottla.pipeline.stage import ClusterSettings, Context
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_create_writes_a_complete_file_and_never_replaces_one(tmp_path: Path) -> None:
@@ -66,12 +74,116 @@ def test_a_run_whose_topic_was_claimed_adds_nothing(tmp_path: Path) -> None:
     archive.commit(a_batch(0, []), first.check)
     second = claim_topics(Archive.at(str(tmp_path)), ["raw", "more"])
     with pytest.raises(
-        PipelineError, match=r"no longer archives the topic raw into .*: process \d+ on .* since "
+        PermanentStageError, match=r"no longer archives the topic raw into .*: process \d+ on .* since "
     ):
         archive.commit(a_batch(1, []), first.check)
     assert archive.load().batches == {QUERY: 0}
     archive.commit(a_batch(1, []), second.check)
     archive.commit(a_batch(0, []), beside.check)
+
+
+def test_a_batch_whose_offsets_are_archived_already_is_not_added(tmp_path: Path) -> None:
+    archive = Archive.at(str(tmp_path))
+    archive.commit(a_batch(0, [("raw", 0, 0, 100), ("raw@2", 0, 0, 7)]), lambda _: None)
+    late = a_batch(1, [("raw", 0, 100, 200), ("raw", 1, 0, 5)])
+    other = Archive.at(str(tmp_path))
+    seen: list[int] = []
+
+    def check(archived: Archived) -> None:
+        if not seen:
+            other.commit(a_batch(7, [("raw", 0, 100, 150)]), lambda _: None)
+        seen.append(archived.number)
+        check_is_new(archived, late.ranges, archive.url, "file:///checkpoints/a")
+
+    with pytest.raises(
+        PermanentStageError,
+        match=r"^raw-0 offset 100 to 149 is archived already in .* checkpoint file:///checkpoints/a\.$",
+    ):
+        archive.commit(late, check)
+    assert seen == [1, 2]
+    assert archive.load().number == 2
+    check_is_new(archive.load(), a_batch(2, [("raw", 0, 150, 151)]).ranges, archive.url, "")
+
+
+def a_checkpoint(folder: Path, *batches: str) -> Checkpoint:
+    """One that has planned these batches; each is the line of its source."""
+    files = LocalFiles(str(folder))
+    files.create("metadata", f'{{"id":"{QUERY}"}}')
+    for number, line in enumerate(batches):
+        files.create(f"offsets/{number}", f"v1\n{{}}\n{line}")
+    return Checkpoint(files)
+
+
+@pytest.mark.parametrize(
+    ("batches", "archived", "repeated"),
+    [
+        pytest.param([], [(None, "raw", 0, 9)], None, id="a new checkpoint"),
+        pytest.param(['{"raw": {"0": 9}}'], [(0, "raw", 0, 9)], None, id="as far as the archive"),
+        pytest.param(['{"raw": {"0": 9}}'], [(None, "raw", 0, 20)], None, id="a batch without a known start"),
+        pytest.param(['{"raw": {"0": 9}}', '{"raw": {"0": 20}}'], [(0, "raw", 0, 9)], None, id="planned"),
+        pytest.param(['{"raw": {"0": 9}}'], [(0, "raw", 0, 9), (None, "raw", 9, 20)], "9 to 19", id="behind"),
+        pytest.param(
+            ['{"raw": {"0": 9}}', '{"raw": {"0": 20}}'],
+            [(0, "raw", 0, 9), (None, "raw", 9, 11)],
+            "9 to 10",
+            id="planned, and behind",
+        ),
+        pytest.param(
+            ['{"raw": {"0": 9}}'], [(0, "raw", 0, 9), (1, "raw", 9, 20)], "9 to 19", id="an old copy"
+        ),
+        pytest.param(
+            ['{"raw": {"0": 9}, "@start": {"raw": {"0": 3}}}'],
+            [(None, "raw", 0, 4)],
+            "3",
+            id="the first batch",
+        ),
+        pytest.param(
+            ['{"raw": {"0": 4}, "@topicIds": {"raw": "new"}}'],
+            [(None, "raw", 0, 20), (0, "raw@new", 0, 4)],
+            None,
+            id="another history",
+        ),
+    ],
+)
+def test_a_checkpoint_that_would_repeat_offsets_is_found_at_the_start(
+    tmp_path: Path,
+    batches: list[str],
+    archived: list[tuple[int | None, str, int, int]],
+    repeated: str | None,
+) -> None:
+    """Each archived batch is the number of one of this query, or None for one of another query."""
+    archive = Archive.at(str(tmp_path / "archive"))
+    for number, history, start, end in archived:
+        batch = a_batch(number or 0, [(history, 0, start, end)])
+        topic_id = (
+            {history: history.partition("@")[2] or "old"} if any("@" in one[1] for one in archived) else {}
+        )
+        query = "other" if number is None else QUERY
+        archive.commit(replace(batch, query_id=query, topic_ids=topic_id), lambda _: None)
+    checkpoint = a_checkpoint(tmp_path / "checkpoint", *batches)
+    if repeated is None:
+        check_position(archive, checkpoint)
+    else:
+        with pytest.raises(
+            PermanentStageError, match=f"raw-0 offset {repeated} is archived already in .*/checkpoint"
+        ):
+            check_position(archive, checkpoint)
+
+
+def test_a_start_that_does_not_reach_the_cluster_claims_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_response(_: Discovery) -> NoReturn:
+        raise RetriableError("The cluster did not respond.", "Check that it runs.")
+
+    monkeypatch.setattr(Discovery, "partitions", no_response)
+    context = Context("p", ClusterSettings("127.0.0.1:1"), tmp_path, "checkpoints")
+    stage = ArchiveSink("archive", ArchiveSettings(("raw",), "archive"), context)
+    archive, spark = Archive.at(stage.path), cast("SparkSession", None)
+    for _ in range(2):
+        with pytest.raises(RetriableError):
+            stage.start(spark, {})
+    assert archive.load().number == 0
 
 
 def test_many_manifests_are_folded_into_one_file_and_a_number_is_not_given_twice(

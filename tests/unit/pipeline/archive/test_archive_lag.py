@@ -1,7 +1,14 @@
+import logging
+from typing import Any
+
 import pytest
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.lag import Lag, Retention, duration, lag_of, warning_of
+from ottla.pipeline.archive import lag as lags
+from ottla.pipeline.archive.lag import Lag, Retention, RetentionWatch, duration, lag_of, warning_of
+from ottla.pipeline.archive.samples import Sample
+from ottla.pipeline.errors import RetriableError
+from ottla.pipeline.stage import ClusterSettings
 
 AT = TopicPartition("raw", 0)
 HOUR_MS = 3_600_000
@@ -11,7 +18,7 @@ WEEK = Retention(168 * HOUR_MS, None)
 def lag(
     archived_end: int, retention: Retention = WEEK, *, age_ms: int = 0, size: int = 100, earliest: int = 0
 ) -> Lag:
-    oldest = [(1_000 * HOUR_MS - age_ms, size)]
+    oldest = [Sample(1_000 * HOUR_MS - age_ms, size)]
     return lag_of(AT, archived_end, earliest, 1000, retention, oldest, 1_000 * HOUR_MS)
 
 
@@ -46,6 +53,16 @@ def test_retention_by_size_counts_too() -> None:
     )
 
 
+def test_the_time_left_by_size_is_estimated_from_the_time_in_which_the_records_came() -> None:
+    by_size = Retention(None, 100_000)
+    assert warning_of(lag(400, by_size, age_ms=6 * HOUR_MS)) == (
+        "600 records of raw-0 are not archived, and start to expire in about 4 hours."
+    )
+    both = Retention(8 * HOUR_MS, 100_000)
+    assert "in about 2 hours" in str(warning_of(lag(400, both, age_ms=6 * HOUR_MS)))
+    assert "in about 0 seconds" in str(warning_of(lag(0, by_size, age_ms=6 * HOUR_MS, size=200)))
+
+
 def test_without_retention_nothing_expires() -> None:
     assert warning_of(lag(0, Retention(None, None), age_ms=900 * HOUR_MS)) is None
 
@@ -55,3 +72,39 @@ def test_without_retention_nothing_expires() -> None:
 )
 def test_durations_are_rounded(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+class FakeQuery:
+    """Runs for some checks, then ends or fails."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self.answers = list(answers)
+
+    def awaitTermination(self, timeout: float) -> bool:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize("last", [True, RuntimeError("the query failed")])
+def test_retention_is_watched_beside_the_query_until_it_ends(
+    last: bool | Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    results: list[Any] = [RetriableError("No broker responds.", "Start one."), [Lag(AT, 600, 0, 0.9, 60.0)]]
+
+    def archive_lag(*_: object) -> list[Lag]:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return list(result)
+
+    monkeypatch.setattr(lags, "archive_lag", archive_lag)
+    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], "file:///archive", dict)
+    with caplog.at_level(logging.WARNING):
+        thread = watch.follow(FakeQuery(False, last))  # type: ignore[arg-type]
+        thread.join(30)
+    assert not thread.is_alive()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "could not be checked: No broker responds." in first
+    assert second.startswith("The archive at file:///archive falls behind: 600 records of raw-0")

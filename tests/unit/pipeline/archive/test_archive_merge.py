@@ -1,5 +1,10 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
+from ottla.pipeline.archive import merge as merging
 from ottla.pipeline.archive.layout import Hour, merge_name
 from ottla.pipeline.archive.manifest import DataFile, Manifest, Merge, Slice, combine
 from ottla.pipeline.archive.merge import (
@@ -10,10 +15,13 @@ from ottla.pipeline.archive.merge import (
     ROUND_BYTES,
     end_ms,
     leftovers,
+    merge,
     mergeable,
     split_into_rounds,
     totals,
 )
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.errors import PipelineError
 
 SEVEN = Hour("raw", "2026-01-31", 7)
 END_OF_SEVEN_MS = 1_769_846_400_000
@@ -69,3 +77,63 @@ def test_superseded_files_and_those_of_dead_merges_are_deleted_after_a_day() -> 
     assert leftovers(lying, combine(history), now_ms + KEEP_SUPERSEDED_MS) == [
         file.path for file in (early, late, first, killed, running)
     ]
+
+
+class SlowMerge:
+    """Writes a round's files without Spark. `hours` has the hours that each round takes, and the clock goes with it."""
+
+    def __init__(self, path: Path, *hours: int) -> None:
+        self.archive = Archive.at(str(path))
+        self.now_ms = END_OF_SEVEN_MS + CLOSED_AFTER_MS
+        self.hours = list(hours)
+        topics = ("fly", "raw")
+        small = [a_file(name, (0, at, at), topic=topic) for topic in topics for at, name in enumerate("ab")]
+        self.archive.commit(a_batch(0, [(topic, 0, 0, 2) for topic in topics], *small), lambda _: None)
+
+    def write(self, spark: None, archive: Archive, files: list[DataFile], name: str) -> tuple[DataFile, ...]:
+        file = a_file(name, (0, 0, 1), topic=files[0].topic)
+        archive.files.create(file.path, "merged")
+        self.now_ms += self.hours.pop(0) * HOUR_MS
+        # Another merge starts meanwhile.
+        merging._delete_leftovers(self.archive, self.archive.load(), self.now_ms)
+        return (file,)
+
+
+def test_rounds_that_take_longer_than_a_day_together_keep_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowMerge(tmp_path, 20, 20)
+    monkeypatch.setattr(merging, "_write_merged", slow.write)
+    spark: Any = None
+    began_ms = slow.now_ms
+    assert [one.after for one in merge(spark, str(tmp_path), lambda: slow.now_ms)] == [1, 1]
+    archived = slow.archive.load()
+    assert all(slow.archive.files.exists(path) for path in archived.files)
+    assert [one.merged_at_ms - began_ms for one in archived.merges] == [20 * HOUR_MS, 40 * HOUR_MS]
+
+
+@pytest.mark.parametrize("hours", [24, 25])
+def test_a_round_that_takes_longer_than_a_day_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    slow = SlowMerge(tmp_path, 1, hours)
+    monkeypatch.setattr(merging, "_write_merged", slow.write)
+    spark: Any = None
+    with pytest.raises(PipelineError, match="took longer than a day"):
+        merge(spark, str(tmp_path), lambda: slow.now_ms)
+    assert len(slow.archive.load().merges) == 1
+
+
+def test_a_merge_whose_files_are_gone_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowMerge(tmp_path, 0)
+
+    def write(*given: Any) -> tuple[DataFile, ...]:
+        files = slow.write(*given)
+        slow.archive.files.delete(files[0].path)
+        return files
+
+    monkeypatch.setattr(merging, "_write_merged", write)
+    spark: Any = None
+    with pytest.raises(PipelineError, match="Nothing was changed"):
+        merge(spark, str(tmp_path), lambda: slow.now_ms)
+    assert slow.archive.load().merges == ()

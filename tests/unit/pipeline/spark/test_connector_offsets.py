@@ -96,12 +96,14 @@ def test_a_truncated_log_has_no_range() -> None:
     assert ranges_between({A0: 5}, {A0: 3}) == []
 
 
-@given(st.lists(st.integers(0, 40), max_size=5), st.integers(1, 20))
-def test_ranges_are_split_into_enough_adjacent_parts(sizes: list[int], partitions_min: int) -> None:
+@given(st.lists(st.integers(0, 40), max_size=5), st.integers(1, 20), st.none() | st.integers(1, 50))
+def test_ranges_are_split_into_enough_adjacent_parts(
+    sizes: list[int], partitions_min: int, size_max: int | None
+) -> None:
     ranges = [OffsetRange("a", number, 7, 7 + count) for number, count in enumerate(sizes) if count]
-    parts = split(ranges, partitions_min)
+    parts = split(ranges, partitions_min, size_max)
     assert len(parts) >= min(partitions_min, sum(sizes))
-    assert all(part.size > 0 for part in parts)
+    assert all(0 < part.size <= (size_max or part.size) for part in parts)
     for whole in ranges:
         mine = [part for part in parts if part.partition == whole.partition]
         assert (mine[0].start, mine[-1].end) == (whole.start, whole.end)
@@ -110,4 +112,4 @@ def test_ranges_are_split_into_enough_adjacent_parts(sizes: list[int], partition
 
 def test_enough_ranges_stay_as_they_are() -> None:
     ranges = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 1)]
-    assert split(ranges, 2) == ranges
+    assert split(ranges, 2) == split(ranges, 2, 100) == ranges

@@ -31,7 +31,8 @@ def test_the_defaults_are_those_of_sparks_kafka_source() -> None:
     assert options.fail_on_data_loss
     assert not options.read_committed
     assert (options.rows_max, options.rows_min, options.delay_max_s) == (None, None, 900)
-    assert (options.partitions_min, options.poll_timeout_s) == (1, 120)
+    assert (options.partitions_min, options.partition_rows_max) == (1, None)
+    assert options.poll_timeout_s == 120
 
 
 def test_names_of_options_are_read_in_any_case() -> None:
@@ -73,6 +74,7 @@ def test_a_time_counts_before_times_and_times_before_offsets() -> None:
         ({"endingOffsets": "earliest"}, "cannot end at `earliest`"),
         ({"startingOffsets": "first"}, "`startingOffsets` is 'first'"),
         ({"minPartitions": "0"}, "whole number above 0"),
+        ({"maxRecordsPerPartition": "0"}, "whole number above 0"),
         ({"maxOffsetsPerTrigger": "many"}, "whole number above 0"),
         ({"includeHeaders": "yes"}, "false, true"),
         ({"failOnDataLoss": "maybe"}, "true, false"),

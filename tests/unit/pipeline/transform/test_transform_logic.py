@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -81,6 +82,13 @@ def test_from_is_one_topic_or_a_list() -> None:
         read_settings(TransformSettings, {"from": 5, "to": "t"}, "[transforms.x]")
     with pytest.raises(PipelineError, match="has no `from`"):
         read_settings(TransformSettings, {"to": "t"}, "[transforms.x]")
+
+
+def test_lost_records_stop_a_transform_unless_its_settings_allow_them() -> None:
+    table: dict[str, Any] = {"from": "raw", "to": "to", "sql": "q.sql"}
+    assert read_settings(TransformSettings, table, "[transforms.x]").fail_on_data_loss
+    table["fail_on_data_loss"] = False
+    assert not read_settings(TransformSettings, table, "[transforms.x]").fail_on_data_loss
 
 
 @pytest.mark.parametrize(

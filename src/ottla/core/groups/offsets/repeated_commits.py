@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.core.coordination import Command
+from ottla.core.coordination import WritingCommand
 from ottla.core.groups.commands import OffsetCommit, PartitionError
 from ottla.model.errors import ErrorCode
 from ottla.protocol.byte_template import ByteTemplate
@@ -54,7 +54,7 @@ class CommitTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedCommit(Command[tuple[PartitionError, ...]]):
+class RepeatedCommit(WritingCommand[tuple[PartitionError, ...]]):
     """`offsets` has an offset and a leader epoch for each partition."""
 
     template: CommitTemplate

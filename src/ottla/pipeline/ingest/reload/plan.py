@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ottla.pipeline.archive.manifest import Archived, DataFile
+from ottla.pipeline.archive.manifest import Archived, DataFile, topic_of
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets, from_json, to_json
@@ -71,7 +71,7 @@ def make_plan(settings: ReloadSettings, path: str, archived: Archived, where: st
     )
     start, end = {}, {}
     for at, last in archived.ends.items():
-        if at.topic in topics:
+        if topic_of(at.topic) in topics:
             first = max(archived.starts[at], settings.offset_from or 0)
             limit = last if settings.offset_to is None else min(last, settings.offset_to)
             start[at], end[at] = min(first, limit), limit
@@ -142,7 +142,8 @@ def partitions_needed(plan: Plan) -> dict[str, int]:
     """How many partitions a topic needs so that every record can keep its partition."""
     needed: dict[str, int] = {}
     for at in _ranges(plan):
-        needed[at.topic] = max(needed.get(at.topic, 0), at.partition + 1)
+        topic = topic_of(at.topic)
+        needed[topic] = max(needed.get(topic, 0), at.partition + 1)
     return needed
 
 

@@ -1,5 +1,6 @@
 """Reads archived records from Parquet files in an executor, as Arrow batches."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,8 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.rows import ARROW_WITH_HEADERS
 
 _BATCH_ROWS = 10_000
+# as a producer without timestamps sends it
+_NO_TIMESTAMP_MS = -1
 
 
 def read_task(path: str, options: Mapping[str, str], task: Task) -> Iterator[pa.RecordBatch]:
@@ -25,7 +28,24 @@ def read_task(path: str, options: Mapping[str, str], task: Task) -> Iterator[pa.
         rows = pa.concat_tables([_read_file(system, root, file, condition) for file in group])
         if len(group) > 1:
             rows = rows.sort_by("offset")
+        rows = _without_missing_times(rows, task.wanted)
         yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _without_missing_times(rows: pa.Table, wanted: OffsetRange) -> pa.Table:
+    """Makes the timestamp of records that have none null: the producer sets the time, because it cannot send -1."""
+    column = rows["timestamp"]
+    is_missing = pc.equal(column.cast(pa.int64()), _NO_TIMESTAMP_MS * 1000)
+    count = pc.sum(is_missing).as_py()
+    if not count:
+        return rows
+    warnings.warn(
+        f"{count} archived records of {wanted.at}, offsets {wanted.start} to {wanted.end - 1}, have no timestamp: they "
+        "get the time of loading.",
+        stacklevel=2,
+    )
+    times = pc.if_else(is_missing, pa.scalar(None, column.type), column)
+    return rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", times)
 
 
 def _condition(wanted: OffsetRange, times: Times) -> Any:

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -17,6 +16,7 @@ from ottla.pipeline.archive.store import Manifests
 from ottla.pipeline.ingest.reload.filesystem import readable_files
 from ottla.pipeline.ingest.reload.plan import Plan, Task, files_for, group_overlapping
 from ottla.pipeline.spark.offsets import from_json, limited, ranges_between, to_json
+from ottla.pipeline.spark.reader_process import QueryReader
 from ottla.pipeline.spark.rows import COLUMNS_WITH_HEADERS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ArchiveDataSource(DataSource):
         return ArchiveStreamReader(self.options)
 
 
-class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ArchiveStreamReader(QueryReader):
     """The plan fixes its end, so all of it is available from the beginning."""
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.errors import PipelineError
@@ -17,6 +17,7 @@ from ottla.pipeline.ingest.spooldir.files import Piece, TakenFile
 from ottla.pipeline.ingest.spooldir.rows import COLUMNS, rows_of
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings, from_options
 from ottla.pipeline.ingest.spooldir.spool import Spool
+from ottla.pipeline.spark.reader_process import QueryReader
 
 
 class _Pieces(InputPartition):
@@ -47,7 +48,7 @@ def settings_of(options: Mapping[str, str]) -> SpoolDirSettings:
     return settings
 
 
-class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SpoolDirReader(QueryReader):
     """One on the driver, for as long as the query runs, and one in every task, which only reads."""
 
     def __init__(self, settings: SpoolDirSettings) -> None:
@@ -86,6 +87,7 @@ class SpoolDirReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._spool is not None:
             self._spool.log.close()
+        super().stop()
 
     def _opened(self) -> Spool:
         if self._spool is None:

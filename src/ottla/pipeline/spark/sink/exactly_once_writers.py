@@ -12,10 +12,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.sink.marker_topic import POLL_S, TIMEOUT_S, MarkerTopic
 from ottla.pipeline.spark.sink.markers import (
+    BATCH_QUERY,
     Attempt,
     Markers,
     Snapshot,
     Written,
+    first_attempt,
     timeout_warning,
     unmarked_partitions,
 )
@@ -28,9 +30,6 @@ _log = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
-
-# the query id of batch writes, whose batches the user numbers
-_BATCH_QUERY = "batch"
 
 
 @dataclass
@@ -51,9 +50,13 @@ def _write_partition(
     attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
     run = context.getLocalProperty(_RUN_ID) or ""
     # A batch write does not know of an earlier one that failed; a stream does, by its run.
-    is_retry = query == _BATCH_QUERY or context.attemptNumber() > 0
+    is_retry = query == BATCH_QUERY or context.attemptNumber() > 0
     task = Task(context.partitionId(), run, is_retry)
     return Committed(query, PartitionWrite(options, snapshot, attempt, task).run(rows))
+
+
+def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+    return [message.written for message in messages if isinstance(message, Committed)]
 
 
 def _wait_for_markers(
@@ -74,9 +77,8 @@ def verify_markers(
     options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], markers: Markers
 ) -> None:
     """Runs on the driver, before Spark commits the batch. Raises RetriableError if markers are missing."""
-    committed = [message for message in messages if isinstance(message, Committed)]
-    written = [message.written for message in committed]
-    query = committed[0].query if committed else ""
+    written = _written(messages)
+    query = next((message.query for message in messages if isinstance(message, Committed)), "")
     missing = _wait_for_markers(options, query, batch, written, markers)
     if missing:
         raise RetriableError(
@@ -87,6 +89,19 @@ def verify_markers(
     warning = timeout_warning(str(options.sink_id), batch, written, options.transaction_timeout_s)
     if warning is not None:
         _log.warning(warning)
+
+
+def mark_first_batch(
+    options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], snapshot: Snapshot
+) -> None:
+    """Runs on the driver, before Spark commits the first batch: if it had no rows, writes a marker for it."""
+    attempt = first_attempt(str(options.sink_id), batch, _written(messages), snapshot.markers)
+    if attempt is None:
+        return
+    task = Task(partition=0, run="", is_retry=True)
+    PartitionWrite(options, snapshot, attempt, task).mark()
+    marked = [Committed(attempt.query, Written(task.partition, rows=1))]
+    verify_markers(options, batch, list(marked), snapshot.markers)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -109,6 +124,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         verify_markers(self.options, batchId, messages, self.snapshot.markers)
+        mark_first_batch(self.options, batchId, messages, self.snapshot)
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
@@ -120,7 +136,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         self.snapshot = _read_snapshot(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Committed:
-        return _write_partition(self.options, self.snapshot, _BATCH_QUERY, self.batch, iterator)
+        return _write_partition(self.options, self.snapshot, BATCH_QUERY, self.batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         verify_markers(self.options, self.batch, messages, _read_snapshot(self.options).markers)

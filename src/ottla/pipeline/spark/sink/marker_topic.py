@@ -5,6 +5,7 @@ fetch at the end of the log finds it, however long the log is.
 """
 
 import functools
+import logging
 import time
 from collections.abc import Iterable, Mapping
 
@@ -18,19 +19,24 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AdminClient,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.clients import make_client, rejection_reason
 from ottla.pipeline.spark.sink.markers import Marker, Snapshot, decode_marker
 
+_log = logging.getLogger(__name__)
+
 _PREFIX = "__ottla_sink_"
 FIRST_PARTITIONS = 8
 # small, because the active segment is never compacted
-_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)}
+_POLICY = "compact"
+_CONFIGS = {"cleanup.policy": _POLICY, "segment.bytes": str(4 << 20)}
 TIMEOUT_S = 30.0
 POLL_S = 0.05
 
@@ -55,6 +61,7 @@ _RETRIABLE = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
 }
 
 
@@ -85,6 +92,7 @@ class MarkerTopic:
         if room == 0:
             self._create()
             return Snapshot({}, FIRST_PARTITIONS)
+        self._check_policy()
         return Snapshot(self.read(range(room)), room)
 
     def read(self, partitions: Iterable[int]) -> dict[int, Marker]:
@@ -169,6 +177,28 @@ class MarkerTopic:
                 return 0
             raise self._unreadable(error.args[0]) from error
         return len(described.partitions)
+
+    def _check_policy(self) -> None:
+        """Raises PipelineError if the cluster may delete markers."""
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        futures = self.admin.describe_configs([resource], request_timeout=TIMEOUT_S)
+        try:
+            policy = futures[resource].result()["cleanup.policy"].value
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._unreadable(error.args[0]) from error
+            _log.warning(
+                "Sink `%s` may not read the configs of `%s`. Allow it, or check that cleanup.policy is %s.",
+                *(self.sink_id, self.topic, _POLICY),
+            )
+            return
+        if policy != _POLICY:
+            raise PipelineError(
+                f"The topic `{self.topic}` with the markers of sink `{self.sink_id}` has cleanup.policy={policy}: the"
+                " cluster deletes markers after a time, and the sink would then write a batch twice.",
+                f"Set cleanup.policy={_POLICY} for the topic, and start again. If markers are lost already, the sink"
+                " says so.",
+            )
 
     def _create(self) -> None:
         topic = NewTopic(self.topic, FIRST_PARTITIONS, config=_CONFIGS)

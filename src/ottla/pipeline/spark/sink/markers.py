@@ -11,6 +11,11 @@ from typing import NamedTuple
 
 from ottla.pipeline.errors import PipelineError
 
+# the query id of batch writes, whose batches the user numbers
+BATCH_QUERY = "batch"
+# The query id of the marker that says that a sink is in use, although none of its batches had rows yet.
+_NO_ROWS_YET = ""
+
 
 @dataclass(frozen=True)
 class Marker:
@@ -70,17 +75,53 @@ def check_attempt(attempt: Attempt, markers: Markers) -> None:
 
     Every task of a batch sees the same markers, so either all of them write or none does.
     """
+    if not markers and _needs_markers(attempt):
+        raise _no_markers(attempt)
     mine = _replaceable_queries(attempt, markers)
     for partition, marker in sorted(markers.items()):
+        if marker.query == _NO_ROWS_YET:
+            continue
         if marker.query == attempt.query:
             _check_same_query(attempt, partition, marker)
         elif marker.query not in mine:
             raise _other_query(attempt, marker)
 
 
+def first_attempt(sink_id: str, batch: int, written: list["Written"], markers: Markers) -> Attempt | None:
+    """The attempt whose marker the driver must write for a stream's first batch if it had no rows.
+
+    So every later batch finds a marker, unless the markers are lost. None if there is one, or will be.
+    """
+    if batch > 0 or markers or any(task.rows for task in written):
+        return None
+    return Attempt(sink_id, _NO_ROWS_YET, batch, plan="")
+
+
+def _needs_markers(attempt: Attempt) -> bool:
+    return attempt.batch > 0 and attempt.query != BATCH_QUERY and attempt.reset != _reset_of_batch(attempt)
+
+
+def _reset_of_batch(attempt: Attempt) -> str:
+    """The value of `resetSink` for lost markers. It names the batch, so it does not hide that they are lost again."""
+    return f"{attempt.query}@{attempt.batch}"
+
+
+def _no_markers(attempt: Attempt) -> PipelineError:
+    reset = _reset_of_batch(attempt)
+    return PipelineError(
+        f"Sink `{attempt.sink_id}` has no markers, and the query would write batch {attempt.batch}: the topic of its"
+        " markers was deleted or emptied, or the checkpoint belongs to another sink id or another cluster. Whether a"
+        " part of the batch is written already cannot be known.",
+        "Use the cluster and the sink id of the earlier batches. If the markers are lost, look at the end of the topics"
+        f' that are written, and then set the option resetSink="{reset}", which in a pipeline.toml is'
+        f' reset_sink = "{reset}" of the stage: rows of this batch that were written before are written again.',
+    )
+
+
 def _replaceable_queries(attempt: Attempt, markers: Markers) -> frozenset[str]:
     """The queries whose markers this one may replace."""
-    known: frozenset[str] = frozenset([attempt.reset]) if attempt.reset else frozenset()
+    names_query = attempt.reset and attempt.reset != _reset_of_batch(attempt)
+    known: frozenset[str] = frozenset([str(attempt.reset)]) if names_query else frozenset()
     return known.union(*(marker.replaced for marker in markers.values() if marker.query == attempt.query))
 
 

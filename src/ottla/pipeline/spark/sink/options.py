@@ -18,8 +18,9 @@ _RESERVED = ("transactional.id", "enable.idempotence", "key.serializer", "value.
 # used in the name of a topic and in transactional ids
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
-# the most that a cluster allows by default (transaction.max.timeout.ms)
-TRANSACTION_TIMEOUT_MS = 900_000
+# If a process dies in its transaction and nothing restarts the query, readers with read_committed wait so long for the
+# end of the transaction.
+TRANSACTION_TIMEOUT_MS = 120_000
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ A batch that runs again finds the markers of the partitions that were written, a
 made from the sink's id and the partition, so a later attempt fences an earlier one.
 """
 
+import itertools
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -64,9 +65,15 @@ class PartitionWrite:
             if is_written(self.attempt, marker):
                 pooled.discard()
                 return _written_before(partition, marker)
-        written = self._write(pooled, first, batches)
+        written = self._write(pooled, itertools.chain([first], batches))
         release(pooled, self.attempt.batch)
         return written
+
+    def mark(self) -> None:
+        """Writes a marker without rows."""
+        pooled = self._producer()
+        self._write(pooled, iter(()))
+        pooled.discard()
 
     def _check_again(self, pooled: PooledProducer, marker: Marker | None) -> None:
         """Checks again: a commit may become visible only after the snapshot. Fencing waited for it (KIP-98)."""
@@ -91,15 +98,11 @@ class PartitionWrite:
         except KafkaException as error:
             raise self._explain(error.args[0]) from error
 
-    def _write(
-        self, pooled: PooledProducer, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
-    ) -> Written:
+    def _write(self, pooled: PooledProducer, batches: Iterator[pa.RecordBatch]) -> Written:
         self.began = time.monotonic()
         try:
             pooled.producer.begin_transaction()
-            rows = self._put(pooled, first)
-            for batch in batches:
-                rows += self._put(pooled, batch)
+            rows = sum(self._put(pooled, batch) for batch in batches)
             marker = next_marker(self.attempt, self.snapshot.markers, rows)
             key = self.attempt.sink_id.encode()
             pooled.records.put([(pooled.marker_topic, marker.encode(), key, self.task.partition)])

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.pipeline.spark.sink.python_functions import PythonFunctions, scala_items
 from ottla.pipeline.spark.sink.source_options import OPTIONS, source_text
 
 if TYPE_CHECKING:
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Operator(NamedTuple):
-    """One operator of an analyzed plan. `random` are its expressions that Catalyst calls nondeterministic."""
+    """One operator of an analyzed plan. `random` are its expressions that Catalyst calls nondeterministic.
+
+    `code` are the fingerprints of its Python functions.
+    """
 
     kind: str
     depth: int
@@ -21,6 +25,7 @@ class Operator(NamedTuple):
     # of a repartition: whether the values of a row decide its partition, and the number of partitions
     is_by_value: bool = True
     partitions: int = 1
+    code: tuple[str, ...] = ()
 
 
 _SOURCE = "StreamingRelationV2"
@@ -62,10 +67,13 @@ def find_nondeterminism(operators: Iterable[Operator]) -> tuple[str, str] | None
 def fingerprint(operators: Iterable[Operator]) -> str:
     """Identifies an analyzed plan.
 
-    It includes the names of Python functions, not their code; of our own sources only the options that decide about
-    rows (`source_options`), of others all options.
+    It includes the code of Python functions; of our own sources only the options that decide about rows
+    (`source_options`), of others all options.
     """
-    lines = (f"{operator.depth} {_VOLATILE.sub('', operator.text)}" for operator in operators)
+    lines = (
+        f"{operator.depth} {_VOLATILE.sub('', operator.text)} {' '.join(operator.code)}".rstrip()
+        for operator in operators
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -83,27 +91,29 @@ def in_place_fingerprint(operators: Iterable[Operator]) -> str | None:
 
 def operators_of(rows: "DataFrame") -> list[Operator]:
     """The operators of the analyzed plan, from the top."""
-    return list(_operators(rows._jdf.queryExecution().analyzed(), depth=0))
+    functions = PythonFunctions(rows.sparkSession._jvm)
+    return list(_operators(rows._jdf.queryExecution().analyzed(), functions, depth=0))
 
 
-def _operators(plan: Any, depth: int) -> Iterator[Operator]:
+def _operators(plan: Any, functions: PythonFunctions, depth: int) -> Iterator[Operator]:
     kind = plan.getClass().getSimpleName()
     random = tuple(
-        text for expression in _items(plan.expressions()) for text in _random_expressions(expression)
+        text for expression in scala_items(plan.expressions()) for text in _random_expressions(expression)
     )
     is_by_value, partitions = True, 1
     if kind == "Repartition":
         is_by_value, partitions = False, plan.numPartitions()
     elif kind in _REPARTITIONS:
         is_by_value, partitions = not plan.partitionExpressions().isEmpty(), 0
-    yield Operator(kind, depth, _text_of(plan, kind), random, is_by_value, partitions)
-    for child in _items(plan.children()):
-        yield from _operators(child, depth + 1)
+    code = tuple(functions.fingerprints(scala_items(plan.expressions())))
+    yield Operator(kind, depth, _text_of(plan, kind), random, is_by_value, partitions, code)
+    for child in scala_items(plan.children()):
+        yield from _operators(child, functions, depth + 1)
 
 
 def _text_of(plan: Any, kind: str) -> str:
     if kind == _SOURCE and plan.sourceName() in OPTIONS:
-        columns = [attribute.name() for attribute in _items(plan.output())]
+        columns = [attribute.name() for attribute in scala_items(plan.output())]
         return source_text(plan.sourceName(), dict(plan.extraOptions()), columns)
     return str(plan.simpleString(_ALL_FIELDS)).lstrip("~")
 
@@ -112,11 +122,5 @@ def _random_expressions(expression: Any) -> Iterator[str]:
     """The innermost ones, as SQL: `rand(7)` instead of the whole column that contains it."""
     if expression.deterministic():
         return
-    inner = [text for child in _items(expression.children()) for text in _random_expressions(child)]
+    inner = [text for child in scala_items(expression.children()) for text in _random_expressions(child)]
     yield from inner or [expression.sql()]
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala Seq."""
-    for position in range(sequence.size()):
-        yield sequence.apply(position)

@@ -26,7 +26,10 @@ _NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "sta
 OPTIONS = {
     "ottla": Options(
         # how the offsets of a batch are divided, which columns there are, which records are visible
-        deciding=("minpartitions", "includeheaders", "includeleaderepoch", "kafka.isolation.level"),
+        deciding=(
+            *("minpartitions", "maxrecordsperpartition", "includeheaders", "includeleaderepoch"),
+            "kafka.isolation.level",
+        ),
         free=(
             # which offsets the next batches take
             *("subscribe", "subscribepattern", "assign"),

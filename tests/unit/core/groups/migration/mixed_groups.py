@@ -88,6 +88,7 @@ class ClassicConsumer:
         self.is_stable = False
         self.waits_for: int | None = None
         self.watched: dict[str, int] | None = None
+        self.has_skipped_assignment = False
 
     # -- actions
 
@@ -130,7 +131,8 @@ class ClassicConsumer:
     def sync(self) -> None:
         assert self.joined is not None
         self.watched = self.seen() if self.joined.leader == self.member_id else None
-        leads = self.watched is not None and not self.joined.skip_assignment
+        self.has_skipped_assignment = self.watched is not None and self.joined.skip_assignment
+        leads = self.watched is not None and not self.has_skipped_assignment
         self.waits_for = self.groups.decide(
             SyncGroup(
                 group_id=GROUP,

@@ -4,11 +4,13 @@ import pytest
 
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.sink.markers import (
+    BATCH_QUERY,
     Attempt,
     Marker,
     Written,
     check_attempt,
     decode_marker,
+    first_attempt,
     is_written,
     next_marker,
     timeout_warning,
@@ -39,12 +41,45 @@ def test_a_partition_is_written_when_its_marker_holds_the_batch_of_this_query() 
 
 
 @pytest.mark.parametrize(
-    "markers", [{}, {0: marker(6), 1: marker(6)}, {0: marker(7), 1: marker(6), 5: marker(2)}]
+    "markers", [{0: marker(6), 1: marker(6)}, {0: marker(7), 1: marker(6), 5: marker(2)}]
 )
 def test_a_new_batch_or_one_that_the_same_plan_wrote_in_part_is_accepted(
     markers: dict[int, Marker],
 ) -> None:
     check_attempt(attempt(7), markers)
+
+
+def test_the_first_batch_and_batch_writes_need_no_marker() -> None:
+    check_attempt(attempt(0), {})
+    check_attempt(attempt(7, query=BATCH_QUERY), {})
+
+
+def test_a_later_batch_without_any_marker_is_rejected_until_exactly_that_batch_is_reset() -> None:
+    with pytest.raises(PipelineError, match=r"`orders` has no markers, .* batch 7.* deleted") as rejected:
+        check_attempt(attempt(7), {})
+    assert 'resetSink="q@7"' in rejected.value.remedy
+    check_attempt(attempt(7, reset="q@7"), {})
+    assert next_marker(attempt(7, reset="q@7"), {}, rows=5) == Marker("q", 7, "plan-a", 5)
+    for reset in ("q", "q@6", "other@7"):
+        with pytest.raises(PipelineError, match="has no markers"):
+            check_attempt(attempt(7, reset=reset), {})
+
+
+def test_a_first_batch_without_rows_gets_a_marker_that_any_query_may_replace() -> None:
+    first = first_attempt("orders", 0, [Written(0, 0), Written(1, 0)], {})
+    assert first is not None
+    before = {0: next_marker(first, {}, rows=0)}
+    check_attempt(attempt(1), before)
+    check_attempt(attempt(0), before)
+    assert not is_written(attempt(0), before[0])
+    assert next_marker(attempt(1), before, rows=5) == Marker("q", 1, "plan-a", 5)
+
+
+def test_only_a_first_batch_without_rows_and_markers_gets_that_marker() -> None:
+    assert first_attempt("orders", 0, [Written(0, 1)], {}) is None
+    assert first_attempt("orders", 0, [], {3: marker(0)}) is None
+    # Markers that are lost must stay missing.
+    assert first_attempt("orders", 1, [], {}) is None
 
 
 def test_a_changed_plan_is_accepted_after_a_complete_batch() -> None:

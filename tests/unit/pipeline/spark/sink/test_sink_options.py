@@ -31,7 +31,7 @@ def test_a_checked_stream_has_a_sink_id_and_a_plan() -> None:
         {**CLUSTER, "sinkId": "a.b", "planFingerprint": "f", "resetSink": "q"}, streaming=True
     )
     assert (read.sink_id, read.plan, read.reset, read.batch_id) == ("a.b", "f", "q", None)
-    assert read.transaction_timeout_s == 900
+    assert read.transaction_timeout_s == 120
 
 
 @pytest.mark.parametrize(

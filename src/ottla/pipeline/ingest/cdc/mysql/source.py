@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -27,6 +26,7 @@ from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.mysql.snapshot import MySqlManifest, take_snapshot
 from ottla.pipeline.ingest.cdc.retry import with_retries
 from ottla.pipeline.ingest.cdc.snapshot_files import Chunk
+from ottla.pipeline.spark.reader_process import QueryReader
 
 _BEGIN = {"chunk": 0, "gtid": ""}
 
@@ -55,7 +55,7 @@ class MySqlDataSource(DataSource):
         return MySqlStreamReader(MySqlCapture.from_option(self.options["capture"]))
 
 
-class MySqlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MySqlStreamReader(QueryReader):
     def __init__(self, capture: MySqlCapture) -> None:
         self.capture = capture
         self.target: BinlogPosition | None = None

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
@@ -26,6 +25,7 @@ from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
 from ottla.pipeline.ingest.cdc.postgres.snapshot import PostgresManifest, take_snapshot
 from ottla.pipeline.ingest.cdc.retry import with_retries
 from ottla.pipeline.ingest.cdc.snapshot_files import Chunk
+from ottla.pipeline.spark.reader_process import QueryReader
 
 _BEGIN = {"chunk": 0, "lsn": ""}
 _MEGABYTE = 1 << 20
@@ -55,7 +55,7 @@ class PostgresDataSource(DataSource):
         return PostgresStreamReader(PostgresCapture.from_option(self.options["capture"]))
 
 
-class PostgresStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PostgresStreamReader(QueryReader):
     def __init__(self, capture: PostgresCapture) -> None:
         self.capture = capture
         self.is_available_now = False

@@ -1,0 +1,85 @@
+"""Forwards requests that only the active controller can serve (KIP-590).
+
+A broker wraps the client's request, as it was sent, in an Envelope and sends it to the active controller. The response
+in the Envelope goes to the client as it is. If this node is the active controller, it serves the request itself.
+"""
+
+import ipaddress
+from struct import pack
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import ResponseParts
+from ottla.broker.promise import Promise
+from ottla.model.errors import KafkaError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.primitives import NO_TAGS, encode_compact_string
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import BodyHandler, RequestContext
+    from ottla.broker.services import BrokerServices
+
+FORWARDED_APIS = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
+
+# DefaultPrincipalData v0 in Kafka: version, type, name, whether a token authenticated it. Nobody is authenticated yet.
+_ANONYMOUS = (
+    pack(">h", 0) + encode_compact_string("User") + encode_compact_string("ANONYMOUS") + b"\0" + NO_TAGS
+)
+_NO_IP_ADDRESS = bytes([127, 0, 0, 1])
+
+
+def forwarding_handler(serve_here: "BodyHandler") -> "BodyHandler":
+    """A handler that serves the request here, or has the active controller serve it."""
+
+    def handle(
+        services: "BrokerServices", context: "RequestContext", body: memoryview
+    ) -> ResponseParts | Promise[ResponseParts]:
+        if services.controller.is_local:
+            return serve_here(services, context, body)
+        return services.tasks.run(_forward(services, context, body, serve_here))
+
+    return handle
+
+
+async def _forward(
+    services: "BrokerServices", context: "RequestContext", body: memoryview, serve_here: "BodyHandler"
+) -> ResponseParts | Promise[ResponseParts]:
+    from kio.schema.envelope.v0.request import EnvelopeRequest
+
+    from ottla.rpc.client_protocol import encode_request
+
+    header = context.header
+    request = encode_request(
+        ApiKey(header.api_key), header.api_version, header.correlation_id, header.client_id, bytes(body)
+    )
+    envelope = EnvelopeRequest(
+        request_data=request[4:],  # without the size
+        request_principal=_ANONYMOUS,
+        client_host_address=_client_address(context.connection.stream.peer),
+    )
+    try:
+        response = await services.controller.forward(envelope)
+    except KafkaError:
+        # This node may lead by now. If it does not, every element of the response gets an error that clients retry.
+        return serve_here(services, context, body)
+    return [pack(">i", len(response)) + response]
+
+
+def _client_address(peer: str) -> bytes:
+    try:
+        return ipaddress.ip_address(peer.rpartition(":")[0].strip("[]")).packed
+    except ValueError:
+        return _NO_IP_ADDRESS

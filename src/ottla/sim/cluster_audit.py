@@ -1,0 +1,257 @@
+"""Checks the state of all nodes of a simulated cluster, again and again during a run, against replication's guarantees.
+
+Each check has a name, which begins the message of its violation:
+
+- one leader per epoch: two nodes never lead a partition in the same leader epoch;
+- leader completeness: the log of a leader has everything that a high watermark of an earlier epoch exposed;
+- committed prefix: what a high watermark has exposed never changes, and is the same in all logs, byte by byte;
+- high watermark: it is within the log, and never goes back on a leader in its epoch;
+- metadata: images and the controller's machine are valid, and images of the same offset are equal;
+- node failure: no node stops by itself or logs an error, unless its disk is broken.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.core.controller.image import MetadataImage, PartitionImage
+from ottla.core.controller.invariants import validate_image
+from ottla.core.partition.leader import PartitionLeader
+from ottla.records.header import read_header
+from ottla.sim.cluster import Cluster, ClusterNode
+from ottla.sim.history import Violation
+from ottla.sim.loop import NODE
+from ottla.storage.log import Log
+
+ONE_LEADER = "one leader per epoch"
+COMPLETENESS = "leader completeness"
+COMMITTED_PREFIX = "committed prefix"
+HIGH_WATERMARK = "high watermark"
+METADATA = "metadata"
+NODE_FAILURE = "node failure"
+INTERVAL_S = 0.3
+_READ_BYTES = 1 << 20
+# After the deletion of a topic while a broker was down, while a coordinator's partition has too few replicas, and when
+# another coordinator takes over.
+_EXPECTED_ERRORS = (
+    "partitions that are not in the metadata",
+    "nothing deletes it",
+    "is loaded again: %s",
+    "another coordinator ends the transaction",
+)
+
+PartitionKey = tuple[UUID, int]
+
+
+@dataclass
+class _Exposed:
+    """What high watermarks have exposed of a partition: its batches by base offset, and how far in which epoch."""
+
+    name: str
+    batches: dict[int, bytes] = field(default_factory=dict)
+    start_offset: int = 0  # what is before it was checked, and is forgotten
+    end_offset: int = 0
+    ends: dict[int, int] = field(default_factory=dict)  # by leader epoch
+
+    def before(self, epoch: int) -> int:
+        return max((end for known, end in self.ends.items() if known < epoch), default=0)
+
+
+class ClusterAudit:
+    """`close` it at the end of a run. `skips_compacted`: the cleaners of the replicas work at different times."""
+
+    def __init__(self, cluster: Cluster, *, skips_compacted: bool = False) -> None:
+        self._cluster = cluster
+        self._skips_compacted = skips_compacted
+        self._leaders: dict[tuple[PartitionKey, int], int] = {}
+        self._exposed: dict[PartitionKey, _Exposed] = {}
+        # How far a log was compared, by the log: it is replaced with a restart.
+        self._compared: dict[Log, int] = {}
+        self._high_watermarks: dict[PartitionLeader, int] = {}
+        self._images: dict[int, MetadataImage] = {}
+        self.comparisons = 0
+        self._errors = _ErrorLog(cluster)
+
+    async def run(self, interval_s: float = INTERVAL_S) -> None:
+        """Runs until cancelled."""
+        while True:
+            self.check()
+            await asyncio.sleep(interval_s)
+
+    def check(self) -> None:
+        """Raises Violation."""
+        for node in self._cluster.nodes.values():
+            self._check_node(node)
+        for node, hosted in self._cluster.replicas():
+            if hosted.failure is None and not hosted.is_closed and not node.has_disk_fault:
+                self._check_replica(node, hosted)
+
+    def has_converged(self) -> bool:
+        """After healing: all replicas of each partition have the same end and the same high watermark."""
+        ends: dict[PartitionKey, tuple[int, int, int]] = {}
+        for _, hosted in self._cluster.replicas():
+            found = (hosted.log.log_end_offset, hosted.role.high_watermark, hosted.role.leader_epoch)
+            if ends.setdefault(_key(hosted), found) != found:
+                return False
+        return True
+
+    def check_converged(self) -> None:
+        """Compares all logs from their start. Call it when nothing is written any more."""
+        self._compared.clear()
+        self.check()
+
+    def forget_checked(self) -> None:
+        """Drops the batches, so that a long run needs no more memory. Call it after `check_converged`."""
+        replicas = [hosted for _, hosted in self._cluster.replicas()]
+        self._exposed = {key: self._exposed[key] for key in map(_key, replicas) if key in self._exposed}
+        for exposed in self._exposed.values():
+            exposed.batches.clear()
+            exposed.start_offset = exposed.end_offset
+        self._leaders = {known: node for known, node in self._leaders.items() if known[0] in self._exposed}
+        logs, roles = {hosted.log for hosted in replicas}, {hosted.role for hosted in replicas}
+        self._compared = {log: offset for log, offset in self._compared.items() if log in logs}
+        self._high_watermarks = {role: end for role, end in self._high_watermarks.items() if role in roles}
+
+    # Nodes
+
+    def _check_node(self, node: ClusterNode) -> None:
+        if node.failure is not None:
+            raise Violation(f"{NODE_FAILURE}: {node.host} stopped by itself: {node.failure!r}")
+        if self._errors.first is not None:
+            raise Violation(f"{NODE_FAILURE}: {self._errors.first}")
+        quorum = node.quorum
+        if quorum is None or not quorum.is_started:
+            return
+        image = quorum.image
+        if self._images.get(node.node_id) is not image:
+            self._images[node.node_id] = image
+            self._validate(node, image)
+
+    def _validate(self, node: ClusterNode, image: MetadataImage) -> None:
+        assert node.quorum is not None
+        try:
+            validate_image(image)
+            if node.quorum.machine is not None:
+                node.quorum.machine.validate()
+        except AssertionError as error:
+            raise Violation(f"{METADATA}: {node.host} at offset {image.offset}: {error}") from error
+        for other_id, other in self._images.items():
+            if other.offset == image.offset and _partitions(other) != _partitions(image):
+                raise Violation(
+                    f"{METADATA}: {node.host} and node-{other_id} have different partitions at offset {image.offset}"
+                )
+
+    # Replicas
+
+    def _check_replica(self, node: ClusterNode, hosted: HostedPartition) -> None:
+        role, log, key = hosted.role, hosted.log, _key(hosted)
+        exposed = self._exposed.setdefault(key, _Exposed(str(hosted.topic_partition)))
+        self.comparisons += 1
+        if not log.log_start_offset <= role.high_watermark <= log.log_end_offset:
+            raise Violation(
+                f"{HIGH_WATERMARK}: that of {exposed.name} on {node.host} is {role.high_watermark}, but the log has "
+                f"{log.log_start_offset} to {log.log_end_offset}"
+            )
+        if isinstance(role, PartitionLeader):
+            self._check_leader(node, role, log, key, exposed)
+        if not (self._skips_compacted and "compact" in log.config.cleanup_policy):
+            self._compare_to(node, log, exposed, role.high_watermark)
+        exposed.ends[role.leader_epoch] = max(exposed.ends.get(role.leader_epoch, 0), role.high_watermark)
+
+    def _check_leader(
+        self, node: ClusterNode, role: PartitionLeader, log: Log, key: PartitionKey, exposed: _Exposed
+    ) -> None:
+        known = self._leaders.setdefault((key, role.leader_epoch), node.node_id)
+        if known != node.node_id:
+            raise Violation(
+                f"{ONE_LEADER}: node {known} and node {node.node_id} lead {exposed.name} in epoch {role.leader_epoch}"
+            )
+        before = self._high_watermarks.get(role, 0)
+        if role.high_watermark < before:
+            raise Violation(
+                f"{HIGH_WATERMARK}: that of {exposed.name} went back from {before} to {role.high_watermark} on "
+                f"{node.host}, which leads it in epoch {role.leader_epoch}"
+            )
+        self._high_watermarks[role] = role.high_watermark
+        needed = exposed.before(role.leader_epoch)
+        if log.log_end_offset < needed:
+            raise Violation(
+                f"{COMPLETENESS}: {node.host} leads {exposed.name} in epoch {role.leader_epoch} with a log to "
+                f"{log.log_end_offset}, but a high watermark was {needed} before"
+            )
+        if not (self._skips_compacted and "compact" in log.config.cleanup_policy):
+            self._compare_to(node, log, exposed, min(needed, exposed.end_offset))
+
+    def _compare_to(self, node: ClusterNode, log: Log, exposed: _Exposed, end_offset: int) -> None:
+        """Compares the log up to `end_offset` with what was exposed before; what is new is exposed from now on."""
+        compared = min(self._compared.get(log, log.log_start_offset), log.log_end_offset)
+        offset = max(compared, log.log_start_offset, exposed.start_offset)
+        while offset < end_offset:
+            found = log.read(offset, _READ_BYTES, end_offset=end_offset, at_least_one=True)
+            data = found.region.read()
+            if not data:
+                break
+            position = 0
+            while position < len(data):
+                header = read_header(data, position)
+                batch = bytes(data[position : position + header.size])
+                self._compare_batch(node, exposed, header.base_offset, header.next_offset, batch)
+                position += header.size
+                offset = header.next_offset
+        self._compared[log] = offset
+
+    def _compare_batch(
+        self, node: ClusterNode, exposed: _Exposed, base_offset: int, next_offset: int, batch: bytes
+    ) -> None:
+        known = exposed.batches.get(base_offset)
+        if known is None and base_offset < exposed.end_offset:
+            raise Violation(
+                f"{COMMITTED_PREFIX}: {exposed.name} on {node.host} has a batch at offset {base_offset}, where other "
+                "replicas have none"
+            )
+        if known is not None and known != batch:
+            raise Violation(
+                f"{COMMITTED_PREFIX}: {exposed.name} on {node.host} has another batch at offset {base_offset} than a "
+                f"high watermark exposed before: epoch {read_header(batch, 0).partition_leader_epoch}, "
+                f"was {read_header(known, 0).partition_leader_epoch}"
+            )
+        exposed.batches[base_offset] = batch
+        exposed.end_offset = max(exposed.end_offset, next_offset)
+
+    def close(self) -> None:
+        self._errors.close()
+
+
+class _ErrorLog(logging.Handler):
+    """Notices the first error that any node logs."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(logging.ERROR)
+        self._cluster = cluster
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        self.first: str | None = None
+        logging.getLogger("ottla").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        is_expected = any(text in str(record.msg) for text in _EXPECTED_ERRORS) or self._has_disk_fault()
+        if self.first is None and not is_expected:
+            self.first = self.format(record)
+
+    def _has_disk_fault(self) -> bool:
+        """Whether the disk of the node that logs is broken."""
+        host = NODE.get().partition("#")[0]
+        return any(node.has_disk_fault for node in self._cluster.nodes.values() if node.host == host)
+
+    def close(self) -> None:
+        logging.getLogger("ottla").removeHandler(self)
+        super().close()
+
+
+def _key(hosted: HostedPartition) -> PartitionKey:
+    return hosted.topic_id, hosted.topic_partition.partition
+
+
+def _partitions(image: MetadataImage) -> dict[UUID, dict[int, PartitionImage]]:
+    return {topic_id: dict(topic.partitions) for topic_id, topic in image.topics_by_id.items()}

@@ -1,0 +1,160 @@
+"""Faults that are planted into replication, each found by a checker of the cluster simulation within a few seeds."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.test_replication_scenarios import (
+    deliver_a_late_expansion,
+    elect_twice,
+    run_scenario,
+    truncate_a_waiting_produce,
+)
+
+import ottla.core.controller.alter_partition as alter_partition
+import ottla.core.controller.partition_change as partition_change
+from ottla.broker.delayed_produce import DelayedProduce
+from ottla.broker.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_fetcher import ReplicaFetcher
+from ottla.core.partition.in_sync_replicas import Follower
+from ottla.core.partition.leader import PartitionLeader
+from ottla.core.partition.role import PartitionRole
+from ottla.sim.cluster_workload import run_cluster_workload
+from ottla.sim.env import simulate
+from ottla.sim.history import Violation
+from ottla.sim.node import PROFILE
+
+_SEEDS = 12
+
+
+def truncate_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    add = ReplicaFetcher.add
+
+    def truncate_and_add(self: ReplicaFetcher, hosted: Any, follower: Any) -> None:
+        hosted.truncate(max(follower.high_watermark, hosted.log.log_start_offset), 0)
+        add(self, hosted, follower)
+
+    patch.setattr(ReplicaFetcher, "add", truncate_and_add)
+
+
+def acknowledge_before_replication(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: Any, now_ms: int) -> bool:
+        has_moved = self._offsets.end > self.high_watermark
+        self.high_watermark = self._offsets.end
+        self._producers.on_high_watermark(self.high_watermark)
+        return bool(has_moved)
+
+    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+
+
+def count_a_lagging_follower(patch: pytest.MonkeyPatch) -> None:
+    on_fetch = Follower.on_fetch
+
+    def count_all(
+        self: Follower, offset: int, start_offset: int, leader_end_offset: int, now_ms: int
+    ) -> None:
+        on_fetch(self, leader_end_offset, start_offset, leader_end_offset, now_ms)
+
+    patch.setattr(Follower, "on_fetch", count_all)
+
+
+def count_a_diverging_follower(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLeader, "diverging_epoch", lambda self, epoch, offset: None)
+
+
+def elect_outside_the_isr(patch: pytest.MonkeyPatch) -> None:
+    elect = partition_change._elect
+
+    def elect_any(partition: Any, state: Any, election: Any, rules: Any) -> Any:
+        for replica, directory in zip(state.replicas, state.directories, strict=True):
+            if replica not in state.isr and rules.may_lead(replica, directory):
+                state.isr = (*state.isr, replica)
+        return elect(partition, state, election, rules)
+
+    patch.setattr(partition_change, "_elect", elect_any)
+
+
+def lose_producer_state_at_failover(patch: pytest.MonkeyPatch) -> None:
+    lead = HostedPartition.lead
+
+    def lead_without_producers(self: HostedPartition, leader: PartitionLeader) -> None:
+        self.log.producers.clear()
+        lead(self, leader)
+
+    patch.setattr(HostedPartition, "lead", lead_without_producers)
+
+
+def acknowledge_an_old_waiter_after_truncation(patch: pytest.MonkeyPatch) -> None:
+    def try_complete(self: Any, now_ms: int) -> bool:
+        self._waiting = [each for each in self._waiting if each.hosted.role.high_watermark < each.end_offset]
+        if not self._waiting:
+            self._finish(self._failed)
+        return not self._waiting
+
+    patch.setattr(DelayedProduce, "try_complete", try_complete)
+
+
+def skip_the_check_of_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionRole, "check_epoch", lambda self, epoch: None)
+
+
+# By the bug: what the checker that finds it says. Most are found by several, and the first one ends the run.
+_COMMITTED_RECORDS_CHANGE = (
+    "leader completeness|committed prefix|offset_out_of_range|held .* and now holds|was acknowledged at offset|"
+    "is acknowledged at offset|holds number"
+)
+PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
+    (acknowledge_before_replication, _COMMITTED_RECORDS_CHANGE),
+    (count_a_lagging_follower, _COMMITTED_RECORDS_CHANGE),
+    (count_a_diverging_follower, f"{_COMMITTED_RECORDS_CHANGE}|cannot be copied"),
+    (elect_outside_the_isr, f"{_COMMITTED_RECORDS_CHANGE}|metadata"),
+    (lose_producer_state_at_failover, "last stable offset|holds number|occur|got out_of_order"),
+    (skip_the_check_of_the_leader_epoch, f"{_COMMITTED_RECORDS_CHANGE}|leader epoch"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("plant", "finding"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], finding: str) -> None:
+    violations = find_violations(plant, finding)
+    assert violations
+    assert re.search(finding, violations[-1]), violations
+
+
+def test_truncation_to_the_high_watermark_is_found_in_the_next_election(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    truncate_to_the_high_watermark(monkeypatch)
+    with pytest.raises(Violation, match=r"leader completeness|committed prefix"):
+        run_scenario(elect_twice, 0, controllers=3)
+
+
+def test_an_acknowledgement_after_truncation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    acknowledge_an_old_waiter_after_truncation(monkeypatch)
+    with pytest.raises(AssertionError, match="truncated"):
+        run_scenario(truncate_a_waiting_produce, controllers=3)
+
+
+def test_a_stale_broker_epoch_in_alter_partition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_eligible = alter_partition._is_eligible
+    monkeypatch.setattr(
+        alter_partition, "_is_eligible", lambda edit, broker_id, epoch: is_eligible(edit, broker_id, -1)
+    )
+    with pytest.raises(Violation, match="leader completeness"):
+        run_scenario(deliver_a_late_expansion, controllers=3)
+
+
+def find_violations(plant: Callable[[pytest.MonkeyPatch], None], pattern: str) -> list[str]:
+    """The violations of a few seeds, up to the first that matches. A bug may also stop the clients of a seed."""
+    found: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        for seed in range(_SEEDS):
+            try:
+                simulate(run_cluster_workload, seed, profile=PROFILE)
+            except Violation as violation:
+                found.append(f"seed {seed}: {violation}")
+                if re.search(pattern, found[-1]):
+                    break
+    return found
