@@ -20,6 +20,15 @@ PATIENCE = {
     "socket.timeout.ms": 3_000,
     "log_level": 0,
 }
+# A new attempt may not meet these errors. The client drops its connection to a broker, and the requests on it, when a
+# broker that was cut off sends metadata without that broker (_DESTROY_BROKER).
+PASSING = (
+    KafkaError._DESTROY_BROKER,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 BURST = 20
 BURST_PAUSE_S = 0.01
 
@@ -139,13 +148,25 @@ def _number(message: Message) -> int:
     return int((message.value() or b"").split()[0])
 
 
-def end_offset(cluster: Cluster, topic: str, partition: int) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends", **PATIENCE})
-    try:
-        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
-    finally:
-        consumer.close()
-    return int(high)
+def end_offset(cluster: Cluster, topic: str, partition: int, **config: object) -> int:
+    """The high watermark, or the last stable offset with `isolation_level="read_committed"`."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+
+    def find() -> int | None:
+        consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": "ends", **PATIENCE, **settings}
+        )
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING:
+                raise
+            return None
+        finally:
+            consumer.close()
+        return int(end)
+
+    return cluster.wait_for(find, f"the end of {topic}-{partition} is known")
 
 
 class TopicCreations:
@@ -299,18 +320,8 @@ class TransactionLoad:
 
     def _has_open_transaction(self, partition: int) -> bool:
         """Whether the last stable offset is not the end: then `check` would not see the last transactions."""
-        committed = Consumer(
-            {
-                "bootstrap.servers": self._cluster.bootstrap,
-                "group.id": "ends",
-                "isolation.level": "read_committed",
-            }
-        )
-        try:
-            _, stable = committed.get_watermark_offsets(TopicPartition(self._topic, partition), TIMEOUT_S)
-        finally:
-            committed.close()
-        return int(stable) < end_offset(self._cluster, self._topic, partition)
+        stable = end_offset(self._cluster, self._topic, partition, isolation_level="read_committed")
+        return stable < end_offset(self._cluster, self._topic, partition)
 
     def _run(self) -> None:
         try:
