@@ -1,7 +1,9 @@
 """The test runner behind `make check` and `make test`: runs all steps, even if one fails, and prints a line for each.
 
-The steps run one after the other. Interop and pipeline tests at the same time would save ten minutes, but put a load of
-16 on two cores: now and then a client, or Apache Kafka itself, missed a timeout.
+The steps run one after the other, but for the checks and the simulation, which run in the background. The simulation
+has the lowest priority, and uses the cores while interop and pipeline tests wait. Its time is virtual, so it misses no
+timeout. Interop and pipeline tests at the same time would save ten minutes more, but put a load of 16 on two cores: now
+and then a client, or Apache Kafka itself, missed a timeout.
 
 The output of pytest is shown while it runs and kept in `.cache/test-logs`, so a test that hangs can be found there.
 Beside it is pytest's report, with the seconds of every test.
@@ -24,7 +26,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -40,6 +42,7 @@ EXAMPLES_PERCENT_IN_CHECK = 10
 FUZZ_SECONDS = 60
 SLOWEST = 25
 LOGS = ROOT / ".cache" / "test-logs"
+LOWEST_PRIORITY = 19
 POLL_S = 0.2
 # The tests of a file share brokers and Spark sessions. tests/conftest.py sorts the files.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -71,10 +74,14 @@ warn_unused_ignores = false
 
 @dataclass(frozen=True)
 class Step:
+    """A step in the background prints its output at its end, and only if it fails."""
+
     name: str
     command: Sequence[str | Path]
     timeout_s: int = 300
     is_pytest: bool = False
+    is_background: bool = False
+    niceness: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -102,12 +109,13 @@ class Result:
 
 
 def checks() -> list[Step]:
-    return [
-        Step("format", [BIN / "ruff", "format", "--check", "."]),
-        Step("lint", [BIN / "ruff", "check", "."]),
-        Step("types", [BIN / "mypy", "--config-file", mypy_config()]),
-        Step("contracts", [BIN / "lint-imports", "--no-logo"]),
-    ]
+    commands = {
+        "format": [BIN / "ruff", "format", "--check", "."],
+        "lint": [BIN / "ruff", "check", "."],
+        "types": [BIN / "mypy", "--config-file", mypy_config()],
+        "contracts": [BIN / "lint-imports", "--no-logo"],
+    }
+    return [Step(name, command, is_background=True) for name, command in commands.items()]
 
 
 def mypy_config() -> Path:
@@ -142,16 +150,6 @@ def all_tests() -> list[Step]:
     """The timeouts are for a step that hangs. A busy machine may take three times as long as a quiet one."""
     return [
         pytest_step("unit and tidy tests", *UNIT, timeout_s=1200),
-        pytest_step(
-            "simulation",
-            "tests/simulation",
-            timeout_s=1800,
-            environment={
-                "OTTLA_SIM_SEEDS": str(SEEDS),
-                "OTTLA_SIM_CLUSTER_SEEDS": str(CLUSTER_SEEDS),
-                "OTTLA_SIM_QUORUM_SEEDS": str(QUORUM_SEEDS),
-            },
-        ),
         pytest_step("interop tests", "tests/interop", *BY_FILE, timeout_s=2400),
         pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=2400),
         pytest_step(
@@ -161,6 +159,21 @@ def all_tests() -> list[Step]:
             environment={"OTTLA_FUZZ_SECONDS": str(FUZZ_SECONDS)},
         ),
     ]
+
+
+def simulation() -> Step:
+    """It gets what the other tests leave, so it may take as long as all of them together."""
+    step = pytest_step(
+        "simulation",
+        "tests/simulation",
+        timeout_s=4200,
+        environment={
+            "OTTLA_SIM_SEEDS": str(SEEDS),
+            "OTTLA_SIM_CLUSTER_SEEDS": str(CLUSTER_SEEDS),
+            "OTTLA_SIM_QUORUM_SEEDS": str(QUORUM_SEEDS),
+        },
+    )
+    return replace(step, is_background=True, niceness=LOWEST_PRIORITY)
 
 
 def pytest_step(name: str, *args: str, timeout_s: int, environment: dict[str, str] | None = None) -> Step:
@@ -192,13 +205,14 @@ def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
     log = _log_path(step, "log")
     with log.open("wb") as written, log.open(errors="replace") as shown:
         process = subprocess.Popen(
-            command,
+            ["nice", "-n", str(step.niceness), *command],
             cwd=ROOT,
             env={**os.environ, **step.environment},
             stdout=written,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        _set_niceness_of_session(process.pid, step.niceness)
         deadline = time.monotonic() + step.timeout_s
         while (exit_code := _wait(process)) is None and time.monotonic() < deadline:
             _show(shown, step)
@@ -213,6 +227,14 @@ def execute(command: Sequence[str | Path], step: Step) -> tuple[int, str]:
     return exit_code, log.read_text(errors="replace")
 
 
+def _set_niceness_of_session(pid: int, niceness: int) -> None:
+    """Linux shares the cores between sessions first, so a process that is nice in a session of its own gives way to
+    nobody. Other systems have no such file.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+
+
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:
     try:
         return process.wait(POLL_S)
@@ -221,8 +243,8 @@ def _wait(process: "subprocess.Popen[bytes]") -> int | None:
 
 
 def _show(log: TextIO, step: Step) -> None:
-    """Prints the new output of pytest. The checks run beside it and are printed at their end, if they fail."""
-    if step.is_pytest:
+    """Prints the new output of a step that is not in the background."""
+    if not step.is_background:
         sys.stdout.write(log.read())
         sys.stdout.flush()
 
@@ -255,7 +277,7 @@ def _reason(skipped: ElementTree.Element) -> str:
 def run_and_report(step: Step) -> Result:
     result = run(step)
     print(f"\n{result.line()}", flush=True)
-    if not result.is_good and not result.step.is_pytest:
+    if not result.is_good and result.step.is_background:
         print(f"--- {' '.join(map(str, result.step.command))}\n{result.output.rstrip()}\n---", flush=True)
     return result
 
@@ -291,11 +313,12 @@ def main(arguments: Sequence[str]) -> int:
     # Every pytest worker and every broker that a test starts would compile the code again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.monotonic()
-    # The checks run beside the tests, one after the other: some tests wait more than they compute.
+    background = [*checks(), simulation()] if everything else checks()
+    foreground = all_tests() if everything else quick_tests()
     with ThreadPoolExecutor(max_workers=1) as pool:
-        checked = [pool.submit(run_and_report, step) for step in checks()]
-        tested = [run_and_report(step) for step in (all_tests() if everything else quick_tests())]
-        results = [future.result() for future in checked] + tested
+        futures = [pool.submit(run_and_report, step) for step in background]
+        tested = [run_and_report(step) for step in foreground]
+        results = [future.result() for future in futures] + tested
     summary(results, time.monotonic() - started, everything=everything)
     return 0 if all(result.is_good for result in results) else 1
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.run import BY_FILE, pytest_step, run
+from tests.run import BY_FILE, LOWEST_PRIORITY, Step, pytest_step, run, run_and_report
 
 pytestmark = pytest.mark.slow  # each test starts pytest with two workers
 
@@ -63,3 +63,17 @@ def test_the_time_of_each_test_is_reported(tmp_path: Path) -> None:
     result = run(pytest_step("quick", str(tmp_path), timeout_s=100))
     assert result.is_good
     assert [name.rpartition("::")[2] for name in result.seconds_of] == ["test_quick"]
+
+
+def test_a_step_in_the_background_prints_its_output_if_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    run_and_report(Step("good", ["sh", "-c", "echo all is well"], is_background=True))
+    run_and_report(Step("bad", ["sh", "-c", "echo the reason; exit 3"], is_background=True))
+    shown = capsys.readouterr().out
+    assert "all is well" not in shown
+    assert "the reason" in shown
+    assert "FAILED" in shown
+
+
+def test_a_step_has_its_priority() -> None:
+    result = run(Step("nice", ["nice"], niceness=LOWEST_PRIORITY))
+    assert result.output.strip() == "19"
