@@ -40,6 +40,7 @@ from ottla.core.raft.settings import RaftSettings
 from ottla.model.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1
+EPOCH_MAX = 2**31 - 1  # no epoch could follow it: a node that accepted it could never be elected again
 
 
 class RaftNode:
@@ -76,10 +77,12 @@ class RaftNode:
         self.role: Role = self._first_role(now_ms)
 
     def _first_role(self, now_ms: int) -> Role:
-        if self.hard_state.leader_id == self.node_id:
-            # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
-            return Resigned(now_ms + self._election_timeout_ms())
-        if self.hard_state.leader_id != NO_NODE:
+        if self.leader_id == self.node_id:
+            if self.is_voter:
+                # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
+                return Resigned(now_ms + self._election_timeout_ms())
+            self.hard_state = self.hard_state._replace(leader_id=NO_NODE)  # it is only an observer now
+        if self.leader_id != NO_NODE:
             return Follower(now_ms + self.settings.fetch_timeout_ms)
         # A quorum that starts does not wait for an election timeout. If there is a leader, the voters that hear from it
         # reject the pre-vote.
@@ -151,7 +154,7 @@ class RaftNode:
 
     def _become_unattached(self, epoch: int, now_ms: int, leader_id: int = NO_NODE) -> None:
         deadline_ms = self._unattached_deadline_ms(now_ms)
-        if isinstance(self.role, Unattached | Candidate | Resigned):
+        if self.is_voter and isinstance(self.role, Unattached | Candidate | Resigned):
             deadline_ms = min(self.role.deadline_ms, deadline_ms)
         voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
         self.hard_state = HardState(epoch, leader_id, voted_id)
@@ -218,11 +221,8 @@ class RaftNode:
 
     def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
         epoch_max = request.epoch if request.is_pre_vote else request.epoch - 1
-        if (
-            request.candidate_id < 0
-            or request.log_end.offset < 0
-            or not 0 <= request.log_end.epoch <= epoch_max
-        ):
+        is_valid = request.candidate_id >= 0 and request.log_end.offset >= 0 and request.epoch < EPOCH_MAX
+        if not is_valid or not 0 <= request.log_end.epoch <= epoch_max:
             return self._vote_response(error=ErrorCode.invalid_request)
         if request.epoch < self.epoch:
             return self._vote_response(error=ErrorCode.fenced_leader_epoch)
@@ -272,11 +272,9 @@ class RaftNode:
 
     def _is_consistent(self, epoch: int, leader_id: int) -> bool:
         """Whether `leader_id` may be the leader of `epoch`: a voter, and no other leader of this epoch is known."""
-        if leader_id == NO_NODE:
-            return True
-        if leader_id not in self.voters:
+        if epoch >= EPOCH_MAX or leader_id not in (NO_NODE, *self.voters):
             return False
-        return epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
+        return leader_id == NO_NODE or epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
 
     def _follow_news(self, epoch: int, leader_id: int, now_ms: int) -> None:
         """Applies another node's view of the leader. `epoch` is not below this node's; the leader may be unknown."""
@@ -341,7 +339,8 @@ class RaftNode:
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
         """The response without `size` and `data`, which the caller adds if there is no error."""
         error = self.leadership_error(request.epoch)
-        if error is ErrorCode.none and request.snapshot not in self.log.snapshots:
+        is_known = request.snapshot.offset > 0 and request.snapshot in self.log.snapshots
+        if error is ErrorCode.none and not is_known:
             error = ErrorCode.snapshot_not_found
         if error is ErrorCode.none and isinstance(self.role, Leader):
             self._note_contact(self.role, request.replica_id, now_ms)
@@ -442,6 +441,7 @@ class RaftNode:
         if response.diverging is not None:
             self._truncate(self.log.truncation_for(response.diverging))
         elif response.snapshot is not None:
+            self._check_above_commit(response.snapshot.offset)
             self.role.snapshot, self.role.snapshot_position = response.snapshot, 0
         else:
             for batch in response.batches:
@@ -454,13 +454,16 @@ class RaftNode:
             self._follow_high_watermark()
 
     def _truncate(self, offset: int) -> None:
+        self._check_above_commit(offset)
+        self.log.truncate_to(offset)
+        self._truncate_to = offset
+
+    def _check_above_commit(self, offset: int) -> None:
         if offset < self.high_watermark:
             raise DivergedBelowCommit(
                 f"node {self.leader_id}, the leader of epoch {self.epoch}, asks node {self.node_id} to truncate its "
                 f"metadata log to offset {offset}, below the high watermark {self.high_watermark}"
             )
-        self.log.truncate_to(offset)
-        self._truncate_to = offset
 
     def _on_snapshot_fetched(self, response: FetchSnapshotResponse, now_ms: int) -> None:
         role = self.role

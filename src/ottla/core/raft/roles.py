@@ -22,7 +22,7 @@ class Votes:
 
     @property
     def is_won(self) -> bool:
-        return sum(self.granted.values()) >= self.majority
+        return sum(self.granted.get(voter, False) for voter in self.voters) >= self.majority
 
     @property
     def is_lost(self) -> bool:
