@@ -219,6 +219,10 @@ class HostedPartition:
         else:
             role.partition_epoch = max(role.partition_epoch, partition_epoch)
 
+    def isr_rejected(self, leader: PartitionLeader, now_ms: int) -> None:
+        """The controller has rejected the ISR that `leader` proposed, and has not changed it."""
+        self._apply(leader.withdraw_isr_proposal(now_ms))
+
     def follower_unavailable(self, broker_id: int, now_ms: int) -> None:
         """The controller has fenced the broker, or it shuts down."""
         if isinstance(self.role, PartitionLeader):
@@ -322,7 +326,7 @@ class HostedPartition:
             raise self.not_leader()
         plan = leader.plan_append(headers, now_ms, required_acks=required_acks, verification=verification)
         if plan.is_duplicate:
-            return plan
+            return self._write(leader, plan, records, now_ms)
         header = headers[0]
         if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
             check_start(records, header)
@@ -366,13 +370,15 @@ class HostedPartition:
     def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
         """Applies changed configs from the next request on."""
         self.log.config = log
-        if isinstance(self.role, PartitionLeader):
-            self.role.settings = leader
         self.record_settings = records
         self._keeps_records_opaque = records == RecordSettings()
+        if isinstance(self.role, PartitionLeader):
+            self._apply(self.role.configure(leader, self._monotonic_ms()))
 
     def _write(self, leader: PartitionLeader, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.is_duplicate:
+            # As Kafka does: the retry of a batch is the last event if all in-sync replicas have it by now.
+            self._apply(leader.on_appended(plan, self._monotonic_ms()))
             return plan
         parts = []
         for header, position, rewritten in plan.batches:

@@ -197,6 +197,10 @@ class PartitionHost:
         self._image = image
         if self._is_closed:
             return None
+        # Before the roles: with a smaller ISR and an older min.insync.replicas, a leader could commit records alone.
+        for resource in changes.configs:
+            if resource.type == ResourceType.TOPIC:
+                self.reconfigure(resource.name)
         work = self._plan(changes)
         remaining = None
         if work.is_small:
@@ -210,9 +214,6 @@ class PartitionHost:
         else:
             self._opening.update(partition.key for partition in work.new)
             remaining = self._apply_in_steps(work)
-        for resource in changes.configs:
-            if resource.type == ResourceType.TOPIC:
-                self.reconfigure(resource.name)
         inactive = [broker_id for broker_id in changes.brokers if not image.is_active(broker_id)]
         if not inactive:
             return remaining
