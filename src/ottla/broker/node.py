@@ -247,6 +247,7 @@ class Broker:
 def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerServices:
     config, env, shared = node.config, node.env, node.services
     delayed_operations = DelayedOperations()
+    for_producer_ids = node.new_controller_client()  # they must not wait behind long requests of clients
     services = BrokerServices(
         config=config,
         env=env,
@@ -263,8 +264,9 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
         record_thread=SerialThread(env.threads, shared.tasks),
         producer_ids=ProducerIds(
             shared.tasks,
-            lambda: node.controller.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
+            lambda: for_producer_ids.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
         ),
+        topic_creation=node.new_controller_client(),
         throttles=ReplicationThrottles(config),
         connect_to_brokers=lambda: node.new_connections(partial(broker_address, services)),
         telemetry=ClientTelemetry(config.get_int("telemetry.max.bytes")),
