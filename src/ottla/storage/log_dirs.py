@@ -143,10 +143,8 @@ class LogDirs:
 
     @property
     def last_broker_epoch(self) -> int:
-        """The broker epoch of the last run if its shutdown was clean in every directory, otherwise -1 (KIP-966).
-
-        Nobody knows what an offline directory has lost.
-        """
+        """The broker epoch of the last run if its shutdown was clean in every directory, otherwise -1 (KIP-966)."""
+        # Nobody knows what an offline directory has lost.
         epochs = {log_dir.broker_epoch for log_dir in self._dirs if log_dir.clean_shutdown}
         is_clean = not self.offline and all(log_dir.clean_shutdown for log_dir in self._dirs)
         return epochs.pop() if is_clean and len(epochs) == 1 else -1

@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.log_builder import NOW_MS, PARTITION, SMALL, fill
+from tests.unit.storage.log_builder import NOW_MS, PARTITION, SMALL, fill, offsets_of, open_log, read_all
 
 from ottla.env.real_disk import RealDisk
 from ottla.storage.log import Log
@@ -76,3 +76,19 @@ def test_a_truncation_without_file_descriptors_leaves_the_log_as_it_was(tmp_path
     assert found.region.length > 0
     assert log.truncate_to(offset, NOW_MS, remaining)
     assert log.log_end_offset == offset
+
+
+def test_a_power_loss_after_a_new_start_inside_the_log_brings_the_old_log_back(tmp_path: Path) -> None:
+    """The deletion of the old segment was not on disk. Its records must not lie under the new segment."""
+    log = open_log(tmp_path)
+    fill(log, 3)
+    old_segment = tmp_path / f"{0:020d}.log"
+    records = old_segment.read_bytes()
+    log.truncate_fully_and_start_at(1, NOW_MS)
+    fill(log, 1)
+    log.close(clean=False)
+    old_segment.write_bytes(records)
+    recovered = open_log(tmp_path)
+    assert (recovered.segments.base_offsets, recovered.log_end_offset) == ([0], 6)
+    fill(recovered, 1)
+    assert offsets_of(read_all(recovered)) == list(range(8))

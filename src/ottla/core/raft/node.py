@@ -220,9 +220,8 @@ class RaftNode:
     # -- requests
 
     def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
-        epoch_max = request.epoch if request.is_pre_vote else request.epoch - 1
         is_valid = request.candidate_id >= 0 and request.log_end.offset >= 0 and request.epoch < EPOCH_MAX
-        if not is_valid or not 0 <= request.log_end.epoch <= epoch_max:
+        if not is_valid or not 0 <= request.log_end.epoch <= request.epoch - (not request.is_pre_vote):
             return self._vote_response(error=ErrorCode.invalid_request)
         if request.epoch < self.epoch:
             return self._vote_response(error=ErrorCode.fenced_leader_epoch)
