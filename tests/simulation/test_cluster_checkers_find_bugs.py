@@ -66,11 +66,11 @@ def count_a_diverging_follower(patch: pytest.MonkeyPatch) -> None:
 def elect_outside_the_isr(patch: pytest.MonkeyPatch) -> None:
     elect = partition_change._elect
 
-    def elect_any(partition: Any, state: Any, election: Any, rules: Any) -> Any:
+    def elect_any(partition: Any, target: Any, state: Any, election: Any, rules: Any) -> Any:
         for replica, directory in zip(state.replicas, state.directories, strict=True):
             if replica not in state.isr and rules.may_lead(replica, directory):
                 state.isr = (*state.isr, replica)
-        return elect(partition, state, election, rules)
+        return elect(partition, target, state, election, rules)
 
     patch.setattr(partition_change, "_elect", elect_any)
 

@@ -88,6 +88,7 @@ def test_a_power_loss_after_a_new_start_inside_the_log_brings_the_old_log_back(t
     fill(log, 1)
     log.close(clean=False)
     old_segment.write_bytes(records)
+    (tmp_path / f"{1:020d}.unflushed").touch()  # it was removed after the old segment
     recovered = open_log(tmp_path)
     assert (recovered.segments.base_offsets, recovered.log_end_offset) == ([0], 6)
     fill(recovered, 1)
