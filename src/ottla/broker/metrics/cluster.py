@@ -6,7 +6,7 @@ active controller exposes them: dashboards add up the values of all nodes.
 
 from collections.abc import Mapping, Sequence
 
-from ottla.broker.metrics.topic_blocks import TopicBlock, topic_blocks
+from ottla.broker.metrics.topic_blocks import TopicBlock, partitions_in, topic_blocks
 from ottla.broker.quorum.quorum import Quorum
 from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.raft.node import RaftNode
@@ -81,15 +81,15 @@ class _Cluster(Collection[TopicBlock]):
 
     def collect(self, item: TopicBlock) -> Sequence[str]:
         written: list[list[str]] = [[] for _ in _PER_PARTITION]
-        topic = item.topic.name
-        for index, partition in item.partitions():
+        topic, first = item
+        for index, partition in partitions_in(item):
             is_preferred = partition.leader == partition.replicas[0]
             self._partitions += 1
             self._offline += not partition.has_leader
             self._imbalanced += not is_preferred
             if not self._is_active:
                 continue
-            labels_text = f'{{topic="{topic}",partition="{index}"}}'
+            labels_text = f'{{topic="{topic.name}",partition="{index}"}}'
             replicas, in_sync = len(partition.replicas), len(partition.isr)
             values = (partition.leader, replicas, in_sync, int(is_preferred), int(in_sync < replicas))
             for lines, name, value in zip(written, _PER_PARTITION, values, strict=True):
@@ -97,8 +97,8 @@ class _Cluster(Collection[TopicBlock]):
         if not self._is_active:
             return _NOTHING
         count = ""
-        if item.is_first:
-            count = line("kafka_topic_partitions", f'{{topic="{topic}"}}', len(item.topic.partitions))
+        if first == 0:
+            count = line("kafka_topic_partitions", f'{{topic="{topic.name}"}}', len(topic.partitions))
         return ("", "", count, *map("".join, written), *_NO_TOTALS)
 
     def finish(self) -> Sequence[str]:

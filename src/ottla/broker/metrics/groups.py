@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.core.groups.shard import GroupShard
 
 _OFFSETS_TOPIC = "__consumer_offsets"
-_OFFSETS_PER_ITEM = 20
+_OFFSETS_PER_ITEM = 10
 _OF_PARTITION = ("consumergroup", "topic", "partition")
 
 _MEMBERS = Family("kafka_consumergroup_members", Kind.GAUGE, "Members of the group.", ("consumergroup",))

@@ -1,9 +1,10 @@
 """The partitions of this broker: their logs, and the replicas of those that it leads."""
 
+import asyncio
 from collections.abc import Sequence
 
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.metrics.topic_blocks import TopicBlock, topic_blocks
+from ottla.broker.metrics.topic_blocks import TopicBlock, partitions_in, topic_blocks
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage
 from ottla.core.partition.leader import PartitionLeader
@@ -78,7 +79,12 @@ class PartitionsCollector(Collector):
     async def start(self) -> "_Partitions":
         services = self._services
         image = services.metadata.image
-        return _Partitions(services.config.node_id, image, [*services.partitions, *topic_blocks(image)])
+        # Each list takes some milliseconds if it is long.
+        blocks = topic_blocks(image)
+        await asyncio.sleep(0)
+        hosted = list(services.partitions)
+        await asyncio.sleep(0)
+        return _Partitions(services.config.node_id, image, [*hosted, *blocks])
 
 
 class _Partitions(Collection[HostedPartition | TopicBlock]):
@@ -92,8 +98,8 @@ class _Partitions(Collection[HostedPartition | TopicBlock]):
         self._under_replicated = self._under_min_isr = self._at_min_isr = 0
 
     def collect(self, item: HostedPartition | TopicBlock) -> Sequence[str]:
-        if isinstance(item, TopicBlock):
-            self._assigned += sum(self._node_id in partition.replicas for _, partition in item.partitions())
+        if not isinstance(item, HostedPartition):
+            self._assigned += sum(self._node_id in partition.replicas for _, partition in partitions_in(item))
             return _NOTHING
         if item.is_closed or item.failure is not None:
             return _NOTHING

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 # Below the size at which a job of the scheduler makes other long jobs wait. It also bounds the text that is joined in
 # one turn of the event loop.
-_ITEMS_AT_ONCE = 1000
+_ITEMS_AT_ONCE = 500
 assert _ITEMS_AT_ONCE <= LONG_JOB_ITEMS
 
 

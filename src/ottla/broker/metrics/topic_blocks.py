@@ -1,31 +1,25 @@
 """Divides the partitions of the metadata image into small blocks."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 
-_PARTITIONS_PER_BLOCK = 20
+_PARTITIONS_PER_BLOCK = 5
 
-
-class TopicBlock(NamedTuple):
-    topic: TopicImage
-    first: int
-
-    @property
-    def is_first(self) -> bool:
-        return self.first == 0
-
-    def partitions(self) -> Iterator[tuple[int, PartitionImage]]:
-        """The numbers of a topic's partitions have no gaps."""
-        found = self.topic.partitions
-        for index in range(self.first, min(self.first + _PARTITIONS_PER_BLOCK, len(found))):
-            yield index, found[index]
+# A topic, and the first of its partitions in the block. A plain tuple: there may be ten thousands, built in one turn.
+TopicBlock = tuple[TopicImage, int]
 
 
 def topic_blocks(image: MetadataImage) -> list[TopicBlock]:
     return [
-        TopicBlock(topic, first)
+        (topic, first)
         for topic in image.topics.values()
         for first in range(0, len(topic.partitions), _PARTITIONS_PER_BLOCK)
     ]
+
+
+def partitions_in(block: TopicBlock) -> Iterator[tuple[int, PartitionImage]]:
+    """The numbers of a topic's partitions have no gaps."""
+    topic, first = block
+    for index in range(first, min(first + _PARTITIONS_PER_BLOCK, len(topic.partitions))):
+        yield index, topic.partitions[index]
