@@ -21,6 +21,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def add(self, other: "Histogram") -> None:
+        """Adds the observations of a histogram with the same bounds."""
+        self.counts = [one + another for one, another in zip(self.counts, other.counts, strict=True)]
+        self.sum += other.sum
+
     @property
     def count(self) -> int:
         return sum(self.counts)

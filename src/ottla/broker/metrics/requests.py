@@ -7,6 +7,7 @@ not measured.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from struct import Struct
 
 from ottla.broker.connection import ClientConnection, Dispatch, ResponseParts
@@ -52,7 +53,7 @@ FAMILIES = (_COUNT, _LOCAL, _REMOTE, _TOTAL, _SECONDS)
 
 
 class RequestTimes:
-    """Of one API."""
+    """Of one version of an API."""
 
     __slots__ = ("local_ns", "remote_ns", "total")
 
@@ -61,36 +62,40 @@ class RequestTimes:
         self.remote_ns = 0
         self.total = Histogram(_BOUNDS_NS)
 
+    def add(self, other: "RequestTimes") -> None:
+        self.local_ns += other.local_ns
+        self.remote_ns += other.remote_ns
+        self.total.add(other.total)
+
 
 class RequestMetrics(Collector):
     families = FAMILIES
 
     def __init__(self, monotonic_ns: Callable[[], int]) -> None:
         self._monotonic_ns = monotonic_ns
-        self._times: dict[int, RequestTimes] = {}
-        self._counts: dict[tuple[int, ...], int] = {}  # by API key and version
+        self._times: dict[tuple[int, ...], RequestTimes] = {}  # by API key and version
 
     def measured(self, dispatch: Dispatch) -> Dispatch:
-        """`dispatch`, with measurements."""
-        return partial(self._serve, dispatch)
+        """`dispatch`, with measurements. They take about half a microsecond."""
+        monotonic_ns, known, unpack, responded = (
+            self._monotonic_ns, self._times, _KEY_AND_VERSION.unpack_from, self._responded
+        )  # fmt: skip
 
-    def _serve(
-        self, dispatch: Dispatch, connection: ClientConnection, frame: Frame
-    ) -> "ResponseParts | Promise[ResponseParts]":
-        began_ns = self._monotonic_ns()
-        response = dispatch(connection, frame)  # raises MalformedRequest if the frame is too short
-        local_ns = self._monotonic_ns() - began_ns
-        key = _KEY_AND_VERSION.unpack_from(frame)
-        counts = self._counts
-        counts[key] = counts.get(key, 0) + 1
-        times = self._times.get(key[0])
-        if times is None:
-            times = self._times[key[0]] = RequestTimes()
-        times.local_ns += local_ns
-        if not isinstance(response, Promise):
+        def measure(connection: ClientConnection, frame: Frame) -> "ResponseParts | Promise[ResponseParts]":
+            began_ns = monotonic_ns()
+            response = dispatch(connection, frame)  # raises MalformedRequest if the frame is too short
+            local_ns = monotonic_ns() - began_ns
+            key = unpack(frame)
+            times = known.get(key)
+            if times is None:
+                times = known[key] = RequestTimes()
+            times.local_ns += local_ns
+            if isinstance(response, Promise):
+                return response.then(partial(responded, times, began_ns, local_ns))
             times.total.observe(local_ns)
             return response
-        return response.then(partial(self._responded, times, began_ns, local_ns))
+
+        return measure
 
     def _responded(
         self, times: RequestTimes, began_ns: int, local_ns: int, response: ResponseParts
@@ -101,30 +106,31 @@ class RequestMetrics(Collector):
         return response
 
     async def start(self) -> "_Requests":
-        return _Requests(self._counts, self._times)
+        return _Requests(self._times)
 
 
 class _Requests(Collection[None]):
-    def __init__(self, counts: dict[tuple[int, ...], int], times: dict[int, RequestTimes]) -> None:
-        self._counts = counts
+    def __init__(self, times: dict[tuple[int, ...], RequestTimes]) -> None:
         self._times = times
 
     def collect(self, item: None) -> Sequence[str]:
         raise AssertionError("there are no items")
 
     def finish(self) -> Sequence[str]:
-        counted = "".join(
-            line(_COUNT.name, labels(request=request_name(key), version=version), count)
-            for (key, version), count in sorted(self._counts.items())
-        )
+        counted: list[str] = []
+        by_api: dict[str, RequestTimes] = {}
+        for (key, version), times in sorted(self._times.items(), key=itemgetter(0)):
+            request = request_name(key)
+            counted.append(line(_COUNT.name, labels(request=request, version=version), times.total.count))
+            by_api.setdefault(request, RequestTimes()).add(times)
         local, remote, total, histograms = [], [], [], []
-        for key, times in sorted(self._times.items()):
-            labels_text, count = labels(request=request_name(key)), times.total.count
+        for request, times in by_api.items():
+            labels_text, count = labels(request=request), times.total.count
             local.append(_summary(_LOCAL, labels_text, times.local_ns, count))
             remote.append(_summary(_REMOTE, labels_text, times.remote_ns, count))
             total.append(_summary(_TOTAL, labels_text, times.total.sum, count))
             histograms.append(times.total.lines(_SECONDS.name, labels_text, _NS_PER_S))
-        return (counted, *map("".join, (local, remote, total, histograms)))
+        return tuple(map("".join, (counted, local, remote, total, histograms)))
 
 
 def _summary(family: Family, labels_text: str, sum_ns: int, count: int) -> str:

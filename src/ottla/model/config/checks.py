@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.model.config.listeners import duplicate_errors
+from ottla.model.config.metrics_address import metrics_errors
 from ottla.model.config.topic import topic_default
-from ottla.model.http_address import ADDRESS_FORMAT, parse_http_address
 
 if TYPE_CHECKING:
     from ottla.model.config.broker import BrokerConfig
@@ -23,7 +23,7 @@ def conflict_errors(config: "BrokerConfig") -> list[str]:
         *_range_errors(config),
         *_node_errors(config),
         *_quorum_errors(config),
-        *_metrics_errors(config),
+        *metrics_errors(config),
     ]
 
 
@@ -44,20 +44,6 @@ def _log_errors(config: "BrokerConfig") -> Iterator[str]:
     threads = config.get_int("log.cleaner.threads")
     if config.get_int("log.cleaner.dedupe.buffer.size") <= _MIB * threads:
         yield "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
-
-
-def _metrics_errors(config: "BrokerConfig") -> Iterator[str]:
-    text = config.get_str("ottla.metrics.address")
-    if not text:
-        return
-    address = parse_http_address(text)
-    if address is None:
-        yield f"The address for --metrics (ottla.metrics.address) is {text!r}. {ADDRESS_FORMAT}"
-    elif not config.get_bool("ottla.metrics.remote") and not address.is_loopback:
-        yield (
-            f"--metrics {text}: other machines may reach this address, and read the names of topics and groups. "
-            "Use 127.0.0.1, or allow it with --metrics-remote (ottla.metrics.remote=true)."
-        )
 
 
 def _topic_ms(config: "BrokerConfig", name: str) -> int:

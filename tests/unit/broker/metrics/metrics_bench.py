@@ -1,17 +1,25 @@
 """An HTTP client of the metrics of a simulated broker, and the samples that it gets."""
 
 import math
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
-from tests.unit.broker.bench import HOST, Bench, until
+from tests.unit.broker.bench import HOST, Bench, on_broker, until
 
 from ottla.env.network import Stream
 
 METRICS_PORT = 9404
-# The simulated host is not a loopback address.
-WITH_METRICS = {"ottla_metrics_address": f"{HOST}:{METRICS_PORT}", "ottla_metrics_remote": "true"}
+
+
+def on_metered_broker(
+    directories: Sequence[str] = ("/data",),
+) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], None]]:
+    """As `on_broker`, with metrics. The simulated host is not a loopback address."""
+    return on_broker(
+        directories=directories, ottla_metrics_address=f"{HOST}:{METRICS_PORT}", ottla_metrics_remote="true"
+    )
 
 
 class HttpClient:

@@ -12,8 +12,8 @@ from kio.schema.offset_commit.v9.request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
-from tests.unit.broker.metrics.metrics_bench import WITH_METRICS, samples_in, scrape
+from tests.unit.broker.bench import Bench, fetch_request, fetched, until
+from tests.unit.broker.metrics.metrics_bench import on_metered_broker, samples_in, scrape
 
 from ottla.broker.fair_scheduler import ITEMS_PER_SLICE
 from ottla.broker.metrics.scrape import scrape as scrape_in_slices
@@ -52,7 +52,7 @@ async def commit(bench: Bench, group: str, topic: str, **offsets: int) -> None:
         await asyncio.sleep(0.1)
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_traffic_is_counted_by_topic_and_in_total(bench: Bench) -> None:
     topic_id = await bench.create("a", partitions=2)
     await bench.create("b")
@@ -77,7 +77,7 @@ async def test_traffic_is_counted_by_topic_and_in_total(bench: Bench) -> None:
     assert samples[f"{TOPIC_METRICS}replicationbytesout_total"] == 0
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_a_delayed_fetch_counts_its_bytes_once(bench: Bench) -> None:
     topic_id = await bench.create("a")
     waiting = asyncio.create_task(
@@ -96,7 +96,7 @@ async def test_a_delayed_fetch_counts_its_bytes_once(bench: Bench) -> None:
     del producer
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_the_total_keeps_the_traffic_of_deleted_topics(bench: Bench) -> None:
     for _ in range(2):
         await bench.create("a")
@@ -116,7 +116,7 @@ async def test_the_total_keeps_the_traffic_of_deleted_topics(bench: Bench) -> No
     assert samples[f"{TOPIC_METRICS}messagesin_total"] == 5
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_partitions_and_metadata(bench: Bench) -> None:
     await bench.create("a", partitions=2)
     await bench.produce("a", b"x", b"y", partition=1)
@@ -143,7 +143,7 @@ async def test_partitions_and_metadata(bench: Bench) -> None:
     )
 
 
-@on_broker(directories=("/data", "/other"), **WITH_METRICS)
+@on_metered_broker(("/data", "/other"))
 async def test_replicas_in_an_offline_directory_are_counted(bench: Bench) -> None:
     await bench.create("a", partitions=4)
     bench.disk.fail("/other")
@@ -157,7 +157,7 @@ async def test_replicas_in_an_offline_directory_are_counted(bench: Bench) -> Non
     assert len(samples.of("kafka_log_log_size")) == 4 - offline
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_groups_have_members_offsets_and_lag(bench: Bench) -> None:
     await bench.create("a", partitions=2)
     await bench.produce("a", b"x", b"y", b"z", partition=1)
@@ -172,7 +172,7 @@ async def test_groups_have_members_offsets_and_lag(bench: Bench) -> None:
     assert samples[f'kafka_consumergroup_lag{{consumergroup="{name}",partition="0",topic="a"}}'] == 0
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_groups_are_there_after_a_restart_without_any_consumer(bench: Bench) -> None:
     await bench.create("a")
     await bench.produce("a", b"x", b"y")
@@ -185,7 +185,7 @@ async def test_groups_are_there_after_a_restart_without_any_consumer(bench: Benc
     assert samples[lag] == 1
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_requests_are_counted_and_timed(bench: Bench) -> None:
     topic_id = await bench.create("a")
     await bench.produce("a", b"x")
@@ -203,7 +203,7 @@ async def test_requests_are_counted_and_timed(bench: Bench) -> None:
     assert samples['kafka_network_requestmetrics_localtimems_sum{request="Fetch"}'] < 100
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_connections_and_memory(bench: Bench) -> None:
     await bench.create("a")
     samples = await scrape(bench)
@@ -212,7 +212,7 @@ async def test_connections_and_memory(bench: Bench) -> None:
     assert samples["kafka_network_socketserver_memorypoolavailable"] == 512 << 20
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_a_scrape_of_many_partitions_is_divided_into_short_turns(bench: Bench) -> None:
     """Measured in processor time of this thread, which other processes do not increase."""
     await bench.create("a", partitions=2000)

@@ -4,7 +4,13 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 from tests.unit.broker.bench import Bench, on_broker, until
-from tests.unit.broker.metrics.metrics_bench import WITH_METRICS, HttpClient, head_value, samples_in, scrape
+from tests.unit.broker.metrics.metrics_bench import (
+    HttpClient,
+    head_value,
+    on_metered_broker,
+    samples_in,
+    scrape,
+)
 
 from ottla.broker.metrics import endpoint
 from ottla.broker.metrics.catalog import FAMILIES
@@ -18,7 +24,11 @@ def connections(bench: Bench) -> int:
     return bench.broker.metrics._endpoint.connections
 
 
-@on_broker(**WITH_METRICS)
+async def closed(client: HttpClient) -> None:
+    await until(lambda: client.is_closed)
+
+
+@on_metered_broker()
 async def test_both_formats_have_the_same_samples(bench: Bench) -> None:
     await bench.create("a", partitions=3)
     plain = await (await HttpClient.connect(bench)).get(accept="text/plain")
@@ -32,7 +42,7 @@ async def test_both_formats_have_the_same_samples(bench: Bench) -> None:
     assert len(of_plain) > 50
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_every_exposed_metric_is_in_the_catalog_with_its_type_and_labels(bench: Bench) -> None:
     await bench.create("a")
     _, _, text = await (await HttpClient.connect(bench)).get()
@@ -45,7 +55,7 @@ async def test_every_exposed_metric_is_in_the_catalog_with_its_type_and_labels(b
             assert set(sample.labels) - {"le"} in ({*family.labels}, set()), sample
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_head_has_the_length_of_the_text(bench: Bench) -> None:
     status, head, _ = await (await HttpClient.connect(bench)).get(method="HEAD")
     assert status == 200
@@ -53,7 +63,7 @@ async def test_head_has_the_length_of_the_text(bench: Bench) -> None:
     assert head.endswith(b"\r\n\r\n")
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_bad_requests_get_an_error_and_the_next_client_is_served(bench: Bench) -> None:
     for request, status in (
         (b"GET / HTTP/1.1\r\n\r\n", 404),
@@ -66,12 +76,12 @@ async def test_bad_requests_get_an_error_and_the_next_client_is_served(bench: Be
         client.send(request)
         assert (await client.response())[0] == status, request
         # The client does not close the connection, so the broker does.
-        await until(lambda client=client: client.is_closed)
+        await closed(client)
     assert await scrape(bench)
     await until(lambda: connections(bench) == 0)
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_a_client_that_sends_no_request_is_disconnected(bench: Bench) -> None:
     silent, dripping = await HttpClient.connect(bench), await HttpClient.connect(bench)
     began = asyncio.get_running_loop().time()
@@ -83,7 +93,7 @@ async def test_a_client_that_sends_no_request_is_disconnected(bench: Bench) -> N
     assert connections(bench) == 0
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_a_client_that_does_not_read_is_disconnected_and_delays_nobody(bench: Bench) -> None:
     await bench.create("a", partitions=1000)  # more text than the window of a connection
     slow = await HttpClient.connect(bench)
@@ -97,7 +107,7 @@ async def test_a_client_that_does_not_read_is_disconnected_and_delays_nobody(ben
     assert asyncio.get_running_loop().time() - began < endpoint.RESPONSE_TIMEOUT_S + 2
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_many_idle_connections_do_not_keep_prometheus_out(bench: Bench) -> None:
     hostile = [await HttpClient.connect(bench, f"hostile{n}") for n in range(3 * endpoint.CONNECTIONS_MAX)]
     began = asyncio.get_running_loop().time()
@@ -107,14 +117,14 @@ async def test_many_idle_connections_do_not_keep_prometheus_out(bench: Bench) ->
     assert connections(bench) <= endpoint.CONNECTIONS_MAX
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_many_scrapes_at_once_are_all_served(bench: Bench) -> None:
     clients = [await HttpClient.connect(bench) for _ in range(endpoint.CONNECTIONS_MAX)]
     responses = await asyncio.gather(*(client.get() for client in clients))
     assert [status for status, _, _ in responses] == [200] * endpoint.CONNECTIONS_MAX
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_a_client_that_leaves_during_a_scrape_leaves_nothing_behind(bench: Bench) -> None:
     await bench.create("a", partitions=500)
     client = await HttpClient.connect(bench)
@@ -131,7 +141,7 @@ class Broken(Collector):
         raise RuntimeError("a bug")
 
 
-@on_broker(**WITH_METRICS)
+@on_metered_broker()
 async def test_an_error_while_collecting_is_a_response(bench: Bench) -> None:
     assert bench.broker.metrics is not None
     bench.broker.metrics.add(Broken())
