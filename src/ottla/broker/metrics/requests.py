@@ -76,7 +76,7 @@ class RequestMetrics(Collector):
         self._times: dict[tuple[int, ...], RequestTimes] = {}  # by API key and version
 
     def measured(self, dispatch: Dispatch) -> Dispatch:
-        """`dispatch`, with measurements. They take about half a microsecond."""
+        """`dispatch`, with measurements. They take about 0.6 microseconds."""
         monotonic_ns, known, unpack, responded = (
             self._monotonic_ns, self._times, _KEY_AND_VERSION.unpack_from, self._responded
         )  # fmt: skip
