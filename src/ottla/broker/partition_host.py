@@ -13,6 +13,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.replica_moves import ReplicaMoves
+from ottla.broker.topic_counters import CountersByTopic
 from ottla.broker.topic_settings import TopicSettings, topic_settings
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -100,6 +101,7 @@ class PartitionHost:
         self._is_loading = True  # until the first image is applied
         self._is_closed = False
         self._flushes = BackgroundTasks()
+        self.counters = CountersByTopic()
 
     def __iter__(self) -> Iterator[HostedPartition]:
         for partitions in self._by_id.values():
@@ -426,6 +428,7 @@ class PartitionHost:
             self._env.clock.monotonic_ms,
             self._isr_proposed,
             self._log_dirs.plan_truncation,
+            self.counters.of(topic.name),
         )
         if not partition.image.has_leader:
             hosted.untrusted_high_watermark = checkpointed
@@ -536,6 +539,7 @@ class PartitionHost:
 
     def _unhost_topic(self, topic: TopicImage) -> list[HostedPartition]:
         """Closes the partitions of a topic. Returns those whose logs must be deleted."""
+        self.counters.remove(topic.name)
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name) is partitions:
             del self._by_name[topic.name]
