@@ -186,6 +186,7 @@ def test_without_a_session_a_partition_that_got_records_is_named_after_the_other
     read_first = []
     for offset in range(1, 5):
         first = session.next_fetch().topics[0]
+        assert first.topic_id is not None
         index = first.partitions[0].index
         read_first.append((first.topic_id, index))
         session.on_response(0, ErrorCode.none)
