@@ -310,19 +310,23 @@ class PartitionHost:
         Their topic may have been deleted while this node was down. Or the metadata is wrong, and they are the only
         copy: an administrator has to decide (KAFKA-14616).
         """
-        node_id = self._config.node_id
-        strays = []
-        for topic_partition in self._log_dirs.partitions:
-            topic = image.topics.get(topic_partition.topic)
-            partition = None if topic is None else topic.partitions.get(topic_partition.partition)
-            if partition is None or node_id not in partition.replicas:
-                strays.append(topic_partition)
+        placed, new_id = partial(self._placed_topic_id, image), partial(random_uuid, self._env)
+        self._log_dirs.mark_duplicates(placed, new_id)
+        strays = [partition for partition in self._log_dirs.partitions if placed(partition) is None]
         if strays:
             logger.error(
                 "%d folders have partitions that are not in the metadata of this broker", len(strays)
             )
-            self._log_dirs.mark_strays(strays, partial(random_uuid, self._env))
+            self._log_dirs.mark_strays(strays, new_id)
             await self.sync_deletions()
+        self._high_watermarks = self._log_dirs.high_watermarks  # without those of strays
+
+    def _placed_topic_id(self, image: MetadataImage, topic_partition: TopicPartition) -> UUID | None:
+        """The topic id of a partition that `image` places on this broker, otherwise None."""
+        topic = image.topics.get(topic_partition.topic)
+        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        is_here = partition is not None and self.node_id in partition.replicas
+        return topic.topic_id if topic is not None and is_here else None
 
     @property
     def has_unsynced_deletions(self) -> bool:
@@ -499,7 +503,7 @@ class PartitionHost:
             )
         except InconsistentTopicIdError as error:
             # The topic was deleted and created again while its log was offline, or a file is damaged.
-            logger.error("%s", error.message)
+            logger.error("a folder of another topic is set aside: %s", error.message)
             self._log_dirs.mark_strays([topic_partition], partial(random_uuid, self._env))
             self._displaced = True
             return None
