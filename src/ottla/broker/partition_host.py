@@ -310,7 +310,7 @@ class PartitionHost:
         Their topic may have been deleted while this node was down. Or the metadata is wrong, and they are the only
         copy: an administrator has to decide (KAFKA-14616).
         """
-        placed, new_id = partial(self._placed_topic_id, image), partial(random_uuid, self._env)
+        placed, new_id = partial(image.topic_id_on, self.node_id), partial(random_uuid, self._env)
         self._log_dirs.mark_duplicates(placed, new_id)
         strays = [partition for partition in self._log_dirs.partitions if placed(partition) is None]
         if strays:
@@ -320,13 +320,6 @@ class PartitionHost:
             self._log_dirs.mark_strays(strays, new_id)
             await self.sync_deletions()
         self._high_watermarks = self._log_dirs.high_watermarks  # without those of strays
-
-    def _placed_topic_id(self, image: MetadataImage, topic_partition: TopicPartition) -> UUID | None:
-        """The topic id of a partition that `image` places on this broker, otherwise None."""
-        topic = image.topics.get(topic_partition.topic)
-        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
-        is_here = partition is not None and self.node_id in partition.replicas
-        return topic.topic_id if topic is not None and is_here else None
 
     @property
     def has_unsynced_deletions(self) -> bool:
