@@ -23,5 +23,7 @@ leader of that epoch is known too.
     leader      -> resigned      it shuts down, or a majority has not fetched for 1.5 fetch timeouts
     resigned    -> unattached    the election timeout has expired; the epoch becomes the next one
 
-An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader.
+An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader. A
+follower whose leader does not respond goes on to fetch from it, and asks the other voters for a new one meanwhile. It
+does not forget the leader, as in Kafka: only the connection may be lost, and the broker's heartbeats go to that leader.
 """

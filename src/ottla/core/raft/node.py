@@ -73,7 +73,6 @@ class RaftNode:
         self._chunk: SnapshotChunk | None = None
         backoff_ms_max = UNREACHABLE_BACKOFF_MS_MAX if self.is_voter else OBSERVER_BACKOFF_MS_MAX
         self._outbox = Outbox(settings.retry_backoff_ms, backoff_ms_max)
-        self._asked = 0  # how many voters an observer has asked for the leader
         self.role: Role = self._first_role(now_ms)
 
     def _first_role(self, now_ms: int) -> Role:
@@ -131,13 +130,11 @@ class RaftNode:
 
     def _on_timeout(self, now_ms: int) -> None:
         match self.role:
-            case Unattached() | Candidate():
+            case Follower() as follower if not self.is_voter:
+                self._outbox.give_up(self.leader_id, now_ms)
+                follower.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+            case Unattached() | Candidate() | Follower():
                 self._become_prospective(now_ms)
-            case Follower():
-                if self.is_voter:
-                    self._become_prospective(now_ms)
-                else:
-                    self._become_unattached(self.epoch, now_ms)
             case Prospective():
                 self._give_up_prospects(now_ms)
             case Leader():
@@ -164,14 +161,14 @@ class RaftNode:
         voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
         self.hard_state = HardState(epoch, leader_id, voted_id)
         self._leader_high_watermark = 0
-        self._become(Follower(now_ms + self.settings.fetch_timeout_ms))
+        failures = self._outbox.failures(leader_id)
+        self._become(Follower(now_ms + self.settings.fetch_timeout_ms, failures_at_confirmation=failures))
 
     def _become_prospective(self, now_ms: int) -> None:
         if isinstance(self.role, Candidate):
             self.hard_state = self.hard_state._replace(leader_id=NO_NODE)
-        self._become(
-            Prospective(Votes(self.voters, {self.node_id: True}), now_ms + self._election_timeout_ms())
-        )
+        votes = Votes(self.voters, {self.node_id: True})
+        self._become(Prospective(votes, now_ms + self._election_timeout_ms()))
 
     def _give_up_prospects(self, now_ms: int) -> None:
         if self.leader_id not in (NO_NODE, self.node_id):
@@ -190,9 +187,8 @@ class RaftNode:
         self.hard_state = HardState(self.epoch, self.node_id, NO_NODE)
         others = {voter: Progress() for voter in self.voters if voter != self.node_id}
         granting = tuple(voter for voter, is_granted in sorted(votes.granted.items()) if is_granted)
-        self._become(
-            Leader(self.log.end_offset, granting, others, self._check_quorum_deadline_ms(now_ms), now_ms)
-        )
+        deadline_ms = self._check_quorum_deadline_ms(now_ms)
+        self._become(Leader(self.log.end_offset, granting, others, deadline_ms, now_ms))
         self._append(LeaderChange(self.node_id, self.voters, granting))
 
     def resign(self, now_ms: int) -> None:
@@ -343,9 +339,8 @@ class RaftNode:
             error = ErrorCode.snapshot_not_found
         if error is ErrorCode.none and isinstance(self.role, Leader):
             self._note_contact(self.role, request.replica_id, now_ms)
-        return FetchSnapshotResponse(
-            self.epoch, self.leader_id, request.snapshot, position=request.position, error=error
-        )
+        snapshot, position = request.snapshot, request.position
+        return FetchSnapshotResponse(self.epoch, self.leader_id, snapshot, position=position, error=error)
 
     def _announced_high_watermark(self) -> int:
         """The high watermark for responses. A new leader does not know it until an entry of its epoch is committed."""
@@ -385,9 +380,7 @@ class RaftNode:
         """A request has timed out, or its connection has failed. `is_refused`: no process listens there."""
         if not self._outbox.take(number, receiver):
             return
-        if isinstance(self.role, Follower) and not self.is_voter:  # another voter may know of a new leader
-            self._become_unattached(self.epoch, now_ms)
-        elif isinstance(self.role, Follower) and is_refused:
+        if isinstance(self.role, Follower) and self.is_voter and is_refused:
             # The leader is dead. If it is not, voters that hear from it reject the pre-vote.
             self.role.deadline_ms = min(self.role.deadline_ms, self._soon_ms(now_ms))
         self._outbox.pause_unreachable(receiver, now_ms)
@@ -408,6 +401,8 @@ class RaftNode:
             self._become_follower(epoch, leader_id, now_ms)
             # If the observer has asked the leader itself, the response has records.
             return not isinstance(response, FetchResponse) or response.error is not ErrorCode.none
+        if isinstance(self.role, Follower) and leader_id == self.leader_id:
+            self.role.failures_at_confirmation = self._outbox.failures(leader_id)
         return False
 
     def _count_vote(self, voter: int, is_granted: bool, now_ms: int) -> None:
@@ -557,12 +552,10 @@ class RaftNode:
                 end = EndQuorumEpochRequest(self.epoch, self.node_id, resigned.preferred_successors)
                 found = [(voter, end) for voter in sorted(resigned.unacknowledged)]
             case Follower() as follower:
-                found = self._fetches(follower)
-            case Unattached() if not self.is_voter and not self._outbox.awaits_response:
+                found = self._fetches(follower, now_ms)
+            case Unattached() if not self.is_voter:
                 found = self._search_for_leader(now_ms)
-        return [
-            self._outbox.send(to, request) for to, request in found if self._outbox.may_send_to(to, now_ms)
-        ]
+        return self._outbox.send_all(found, now_ms)
 
     def _announcements(self, leader: Leader, now_ms: int) -> list[tuple[int, Request]]:
         """BeginQuorumEpoch requests to the voters that may not know the leader."""
@@ -573,25 +566,29 @@ class RaftNode:
         begin = BeginQuorumEpochRequest(self.epoch, self.node_id)
         return [(voter, begin) for voter in leader.silent_voters(now_ms, period_ms)]
 
-    def _fetches(self, follower: Follower) -> list[tuple[int, Request]]:
+    def _fetches(self, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
         if self._unsaved or self._truncate_to is not None or self._chunk is not None:
             return []  # a fetch reports that the log is durable up to its offset
+        fetch: Request = self._fetch_request()
         if follower.snapshot is not None:
             position = follower.snapshot_position
-            request = FetchSnapshotRequest(self.epoch, self.node_id, follower.snapshot, position)
-            return [(self.leader_id, request)]
-        return [(self.leader_id, self._fetch_request())]
+            fetch = FetchSnapshotRequest(self.epoch, self.node_id, follower.snapshot, position)
+        return [(self.leader_id, fetch), *self._search_for_successor(follower, now_ms)]
+
+    def _search_for_successor(self, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
+        """The leader of an observer may be dead, and nobody announces the next one to an observer."""
+        failures = 0 if self.is_voter else self._outbox.failures(self.leader_id)
+        is_confirmed = failures == follower.failures_at_confirmation
+        is_waiting = is_confirmed and not self._outbox.is_paused(self.leader_id, now_ms)
+        return [] if failures == 0 or is_waiting else self._search_for_leader(now_ms)
 
     def _fetch_request(self) -> FetchRequest:
         end = self.log.end
         return FetchRequest(self.epoch, self.node_id, end.offset, end.epoch, self.high_watermark)
 
     def _search_for_leader(self, now_ms: int) -> list[tuple[int, Request]]:
-        others = [voter for voter in self.voters if self._outbox.may_send_to(voter, now_ms)]
-        if not others:
-            return []
-        self._asked += 1
-        return [(others[self._asked % len(others)], self._fetch_request())]
+        asked = self._outbox.choose([voter for voter in self.voters if voter != self.leader_id], now_ms)
+        return [] if asked is None else [(asked, self._fetch_request())]
 
     # -- invariants
 
