@@ -58,8 +58,8 @@ offsets.topic.compression.codec
 offsets.topic.num.partitions
     The number of partitions of that topic. It must not change after the topic is created.
 offsets.topic.replication.factor
-    The replication factor of that topic. It is created when so many brokers are active. A single node that does not
-    set this config creates it with one replica.
+    The replication factor of that topic. It is created when so many brokers are active. A single node that sets
+    neither this config nor the controllers of a quorum creates it with one replica.
 offsets.topic.segment.bytes
     segment.bytes of that topic. A small value makes loading and compaction fast.
 share.coordinator.append.linger.ms

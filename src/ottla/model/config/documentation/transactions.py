@@ -25,8 +25,8 @@ transaction.state.log.min.isr
 transaction.state.log.num.partitions
     The number of partitions of that topic. It must not change after the topic is created.
 transaction.state.log.replication.factor
-    The replication factor of that topic. It is created when so many brokers are active. A single node that does not
-    set this config creates it with one replica.
+    The replication factor of that topic. It is created when so many brokers are active. A single node that sets
+    neither this config nor the controllers of a quorum creates it with one replica.
 transaction.state.log.segment.bytes
     segment.bytes of that topic. A small value makes loading and compaction fast.
 transaction.two.phase.commit.enable
