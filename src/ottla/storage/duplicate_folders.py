@@ -11,10 +11,8 @@ from uuid import UUID
 
 from ottla.env.disk import Disk
 from ottla.model.ids import TopicPartition
-from ottla.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from ottla.storage.deletion import Deletion
-from ottla.storage.file_names import PARTITION_METADATA
-from ottla.storage.future_folders import remove_replaced_folder
+from ottla.storage.future_folders import read_topic_id, remove_replaced_folder
 from ottla.storage.log_dir import LogDir
 from ottla.storage.meta_properties import UnusableDirectoryError
 
@@ -47,14 +45,6 @@ def find_folders(disk: Disk, log_dirs: Sequence[LogDir]) -> Folders:
     return folders
 
 
-def _topic_id(disk: Disk, directory: str) -> UUID | None:
-    """None if it is missing or damaged. Raises OSError."""
-    try:
-        return read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
-    except CorruptCheckpointError:
-        return None
-
-
 def _remove_replaced_folders(
     disk: Disk, partition: TopicPartition, log_dirs: Sequence[LogDir]
 ) -> tuple[dict[LogDir, UUID | None], list[Deletion]]:
@@ -63,7 +53,7 @@ def _remove_replaced_folders(
     Returns the directories that remain, with the topic ids of their folders. If there are several, all are different.
     Raises UnusableDirectoryError if nothing tells which folder is the right one, and OSError.
     """
-    topic_ids = {log_dir: _topic_id(disk, f"{log_dir.path}/{partition}") for log_dir in log_dirs}
+    topic_ids = {log_dir: read_topic_id(disk, f"{log_dir.path}/{partition}") for log_dir in log_dirs}
     remaining, deletions = dict(topic_ids), []
     for new, old in permutations(log_dirs, 2):
         # The mark of a move may be older than the topic of the other folder.

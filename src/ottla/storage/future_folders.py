@@ -1,7 +1,7 @@
 """Finishes or undoes the moves of replicas between data directories that the end of the last run interrupted."""
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from uuid import UUID
 
@@ -28,7 +28,7 @@ def keep_future_folders(log_dir: LogDir) -> None:
 
 
 def settle_future_folders(
-    disk: Disk, log_dir: LogDir, existing: Container[TopicPartition]
+    disk: Disk, log_dir: LogDir, existing: Mapping[TopicPartition, LogDir]
 ) -> Iterator[TopicPartition | Deletion]:
     """Yields each partition whose move it has finished, and the deletion of each copy that is not needed.
 
@@ -37,13 +37,27 @@ def settle_future_folders(
     """
     for name in log_dir.future_directories:
         partition, directory = parse_future_dir(name), f"{log_dir.path}/{name}"
-        if partition is None or not (partition in existing or _is_complete(disk, directory)):
+        topic_id, original = (
+            read_topic_id(disk, directory),
+            None if partition is None else existing.get(partition),
+        )
+        if original is not None and topic_id is not None:
+            other_id = read_topic_id(disk, f"{original.path}/{partition}")
+            if other_id not in (None, topic_id):
+                # The directory of that folder was offline while its topic was deleted and created again.
+                logger.error(
+                    "%s is a copy of a partition of another topic than the folder in %s. Remove it if it is not needed",
+                    directory,
+                    original.path,
+                )
+                continue
+        if partition is None or (original is None and topic_id is None):
             # There is no original here. If it was deleted, the copy has the only records, so it is kept.
             logger.error(
                 "%s is an incomplete copy of a partition that is not here. Remove it if it is not needed",
                 directory,
             )
-        elif partition in existing:
+        elif original is not None:
             logger.info("removing %s: the move of the replica was not finished", directory)
             yield Deletion(0, directory, is_directory=True)
         else:
@@ -69,10 +83,10 @@ def remove_replaced_folder(
     return Deletion(0, target, is_directory=True)
 
 
-def _is_complete(disk: Disk, future_directory: str) -> bool:
-    """Whether the folder has its last file. Raises OSError."""
+def read_topic_id(disk: Disk, directory: str) -> UUID | None:
+    """The topic id of a folder; None if it is missing or damaged. It is the last file of a copy. Raises OSError."""
     try:
-        return read_partition_metadata(disk, f"{future_directory}/{PARTITION_METADATA}") is not None
+        return read_partition_metadata(disk, f"{directory}/{PARTITION_METADATA}")
     except CorruptCheckpointError as error:
         logger.error("%s", error)
-        return False
+        return None

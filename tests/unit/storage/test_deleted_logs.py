@@ -10,9 +10,9 @@ from tests.unit.storage.log_builder import NOW_MS, SMALL, fill, offsets_of, read
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
-from ottla.storage.checkpoints import read_offset_checkpoint
+from ottla.storage.checkpoints import encode_partition_metadata, read_offset_checkpoint
 from ottla.storage.damaged_log import InconsistentTopicIdError
-from ottla.storage.file_names import MOVED_FROM
+from ottla.storage.file_names import MOVED_FROM, PARTITION_METADATA
 from ottla.storage.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
@@ -485,3 +485,19 @@ def test_the_mark_of_an_old_move_does_not_delete_the_folder_of_a_new_topic(disk)
     assert offsets_of(read_all(log)) == list(range(80))
     (stray,) = [name for name in disk.list_dir("/data/two") if name.endswith("-stray")]
     assert disk.exists(f"/data/two/{stray}/{0:020d}.log")
+
+
+def test_a_copy_is_kept_if_the_folder_in_its_name_is_of_another_topic(disk):
+    """A directory with the folder of a deleted topic comes back. The unfinished copy of the new topic's replica may be
+    the only one.
+    """
+    for path, topic_id in (
+        ("/data/orders-0", OLD_ID),
+        (f"/data/two/orders-0.{uuid.UUID(int=9).hex}-future", NEW_ID),
+    ):
+        disk.make_dirs(path)
+        disk.write_atomically(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+    dirs = LogDirs(disk, ["/data", "/data/two"])
+    assert dirs.partitions == [ORDERS]
+    assert not dirs.due_deletions(NOW_MS)
+    assert disk.exists(f"/data/two/orders-0.{uuid.UUID(int=9).hex}-future")
