@@ -45,7 +45,15 @@ class Sink:
     def delete_markers(self) -> None:
         topic = self.markers.topic
         self.markers.admin.delete_topics([topic])[topic].result(30)
-        wait_for(lambda: self.markers.snapshot().markers == {}, seconds=30)
+
+        def are_deleted() -> bool:
+            with contextlib.suppress(
+                RetriableError
+            ):  # the broker describes the topic, and then it is deleted
+                return self.markers.snapshot().markers == {}
+            return False
+
+        wait_for(are_deleted, seconds=30)
 
     def numbers(self, isolation: str = "read_committed") -> list[int]:
         return numbers(self.bootstrap, self.topic, isolation)

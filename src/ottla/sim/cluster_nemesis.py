@@ -160,7 +160,9 @@ class ClusterNemesis:
         if node.running is None or not self._may_kill(node) or not self._has_running_replicas(node):
             return
         self._note("power loss")
-        if node.is_broker:  # a controller flushes what it acknowledges, and must not be remembered instead of a broker
+        if (
+            node.is_broker
+        ):  # a controller flushes what it acknowledges, and must not be remembered instead of a broker
             self._without_power = node
         await node.lose_power()
         await self._restart(node)
