@@ -9,9 +9,8 @@ from tests.pipeline.pipeline_command import ottla, running
 
 from ottla.pipeline.config import load
 
-
-# PySpark's daemon prints this if Spark has closed the connection of a Python worker that had still something to send. No
-# code of Ottla runs at that time.
+# PySpark's daemon prints this if Spark has closed the connection of a Python worker that has something to send. No code
+# of Ottla runs at that time.
 DAEMON_TRACE = re.compile(
     r'Traceback \(most recent call last\):\n  File "[^"]*/pyspark/daemon\.py", line \d+, in manager\n'
     r"(?: .*\n)*BrokenPipeError: .*\n"
