@@ -166,6 +166,7 @@ def simulation() -> Step:
     step = pytest_step(
         "simulation",
         "tests/simulation",
+        "--timeout=3600",
         timeout_s=4200,
         environment={
             "OTTLA_SIM_SEEDS": str(SEEDS),

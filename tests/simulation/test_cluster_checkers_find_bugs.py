@@ -17,8 +17,8 @@ import ottla.core.controller.alter_partition as alter_partition
 import ottla.core.controller.partition_change as partition_change
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.hosted_partition import HostedPartition
-from ottla.broker.partition_host import PartitionHost
 from ottla.broker.replication.replica_fetcher import ReplicaFetcher
+from ottla.core.controller.image import MetadataImage
 from ottla.core.partition.in_sync_replicas import Follower
 from ottla.core.partition.leader import PartitionLeader
 from ottla.core.partition.role import PartitionRole
@@ -149,7 +149,7 @@ def test_a_stale_broker_epoch_in_alter_partition_is_found(monkeypatch: pytest.Mo
 
 
 def test_a_replica_that_is_set_aside_without_reason_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PartitionHost, "_placed_topic_id", lambda self, image, partition: None)
+    monkeypatch.setattr(MetadataImage, "topic_id_on", lambda self, broker_id, partition: None)
     with pytest.raises(Violation, match=r"stray folder: .* is a replica of journal"):
         run_scenario(restart_a_follower, controllers=3)
 
