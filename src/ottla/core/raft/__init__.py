@@ -1,4 +1,4 @@
-"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630); voters are fixed.
+"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630), voters that change (KIP-853).
 
 `node` has the state machine. `tick` tells it the time, the `on_*` methods tell it the requests and responses of other
 nodes, and `propose` gives it records to commit. These only change its state. `ready` then returns what is to be made
@@ -20,8 +20,13 @@ leader of that epoch is known too.
     candidate   -> leader        a majority has voted for it
                 -> prospective   a majority has not, or the timeout has expired
     follower    -> prospective   no response came from the leader within the fetch timeout
-    leader      -> resigned      it shuts down, or a majority has not fetched for 1.5 fetch timeouts
+    leader      -> resigned      it shuts down, its removal is committed, or a majority has not fetched for 1.5 fetch
+                                 timeouts
     resigned    -> unattached    the election timeout has expired; the epoch becomes the next one
+
+The voters are those of the latest record in the log that names them, committed or not; `membership` has the rules by
+which
+a leader changes them. With kraft.version 0 there is no such record, and the voters are fixed.
 
 An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader.
 """

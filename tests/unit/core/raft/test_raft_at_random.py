@@ -135,12 +135,12 @@ class Cluster:
         while node_id not in self.down and (ready := member.node.ready(self.now_ms)) is not None:
             if self.faulty and self.random.random() < 0.0005:
                 return self.crash(node_id)
-            member.persist(ready)
+            done = member.persist(ready)
             if self.faulty and self.random.random() < 0.0005:
                 return self.crash(node_id)
             for out in ready.messages:
                 self.send(node_id, out)
-            member.node.advance(ready)
+            member.node.advance(done)
             member.node.validate()
         self.checker.check(member, self.members)
         self.note_committed(node_id)
@@ -244,7 +244,10 @@ class Cluster:
 
 
 def run_seed(seed: int, voters: int = 3) -> Cluster:
-    cluster = Cluster(seed, voters)
+    return run_cluster(Cluster(seed, voters))
+
+
+def run_cluster(cluster: Cluster) -> Cluster:
     cluster.start()
     cluster.run(FAULTY_MS)
     cluster.heal()
@@ -253,7 +256,7 @@ def run_seed(seed: int, voters: int = 3) -> Cluster:
     cluster.checker.log_matching(cluster.members)
     if len(cluster.acknowledged) <= acknowledged:
         raise BrokenPromise("progress: nothing was committed after the faults")
-    committed = {value for batch in cluster.checker.committed.values() if isinstance(batch.data, tuple)
+    committed = {value for batch in cluster.checker.committed.values() if type(batch.data) is tuple
                  for value in batch.data}  # fmt: skip
     lost = [value for value in cluster.acknowledged if value not in committed]
     if lost:
