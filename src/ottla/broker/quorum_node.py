@@ -14,6 +14,7 @@ from ottla.broker.controller_registration import keep_controller_registered
 from ottla.broker.data_directories import identify_directories
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fair_scheduler import FairScheduler
+from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings, raft_settings
 from ottla.broker.quorum.voter_upkeep import keep_voter_current
@@ -21,6 +22,7 @@ from ottla.broker.quorum.voters import (
     bootstrap_servers,
     controller_listener_name,
     is_its_own_quorum,
+    names_voters,
     parse_voters,
     voter_endpoint,
     voter_ids,
@@ -109,6 +111,7 @@ class QuorumNode:
             config, env.disk
         )
         self.voters = voter_ids(config) if self._has_static_voters else tuple(bootstrap_servers(config))
+        self._names_voters = names_voters(env.disk, f"{config.metadata_log_dir}/{METADATA_PARTITION}")
         self.cluster_id = identify_directories(env, config, log_dirs, has_other_nodes=self.has_other_voters)
         self.addresses: list[tuple[str, int]] = []  # of the controller listeners
         self._connections: list[NodeConnections] = []
@@ -136,8 +139,8 @@ class QuorumNode:
 
     @property
     def has_other_voters(self) -> bool:
-        """Whether other nodes decide with this one, or instead of it."""
-        return self.voters != (self.config.node_id,)
+        """Whether other nodes decide with this one, or instead of it, or may one day (KIP-853)."""
+        return self.voters != (self.config.node_id,) or self._names_voters
 
     def new_controller_client(self) -> ActiveController:
         """Each client has connections of its own, on which no other request delays its requests."""

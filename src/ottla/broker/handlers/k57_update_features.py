@@ -12,9 +12,17 @@ from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.quorum.kraft_upgrade import upgrade_quorum
 from ottla.broker.services import NodeServices
-from ottla.core.controller.commands import FeatureUpdate, FeatureUpgradeType, UpdateFeatures
-from ottla.model.errors import ErrorCode
+from ottla.core.controller.commands import (
+    NO_ERROR,
+    ApiError,
+    FeatureUpdate,
+    FeatureUpgradeType,
+    UpdateFeatures,
+)
+from ottla.core.controller.image import KRAFT_VERSION
+from ottla.model.errors import ErrorCode, KafkaError
 
 _FIRST_WITHOUT_RESULTS = 2
 _ALL_FAILED = "The update failed for all features since the following feature had an error: "
@@ -43,7 +51,15 @@ async def handle(
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     )
-    results = await services.controller.submit(UpdateFeatures(updates, validate_only=request.validate_only))
+    validate_only = request.validate_only
+    # The level of kraft.version is a record of the quorum, not of the metadata.
+    raises_kraft_version = FeatureUpdate(KRAFT_VERSION, 1, FeatureUpgradeType.UPGRADE) in updates
+    of_metadata = tuple(
+        update for update in updates if not (update.name == KRAFT_VERSION and raises_kraft_version)
+    )
+    results = await services.controller.submit(UpdateFeatures(of_metadata, validate_only=validate_only))
+    if raises_kraft_version:
+        results = (*results, (KRAFT_VERSION, await _raise_kraft_version(services, validate_only)))
     first_error = next((error for _, error in results if error.code is not ErrorCode.none), None)
     if first_error is not None:
         # A request that the controller could not decide is not the fault of a feature.
@@ -65,3 +81,15 @@ async def handle(
             for name, _ in results
         ),
     )
+
+
+async def _raise_kraft_version(services: NodeServices, validate_only: bool) -> ApiError:
+    """KIP-853. There is no way back: Kafka has none either."""
+    if services.quorum.kraft_version >= 1:
+        return NO_ERROR
+    try:
+        now_ms = services.env.clock.monotonic_ms()
+        await upgrade_quorum(services.quorum, now_ms, validate_only=validate_only)
+    except KafkaError as error:
+        return ApiError(error.code, error.message)
+    return NO_ERROR

@@ -48,6 +48,11 @@ async def _add(services: NodeServices, request: AddRaftVoterRequest) -> Rejectio
     refusal = refusal_of_any_change(driver.node)
     if refusal is not None:
         return Rejection(*refusal)
+    if not services.quorum.can_grow:
+        return Rejection(
+            ErrorCode.unsupported_version,
+            f"node {services.config.node_id} was a quorum of its own when it started. Restart it, then add voters",
+        )
     if voter.id not in driver.node.voters:
         # KIP-853: the leader asks the new voter itself, which also shows that the address is right.
         versions = await kraft_versions_at(services, voter)

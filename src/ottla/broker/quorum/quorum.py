@@ -103,10 +103,10 @@ class Quorum:
                 "set metadata.log.dir to its location; for a new cluster, choose an empty data directory",
             )
         self._log = MetadataLog.open(env.disk, directory, self._settings, now_ms)
-        history = self._log.voter_history(self._static_voters, is_fixed=self._has_fixed_voters)
         self.loader = MetadataLoader(env, self._log, self._subscribers, self._published)
         if self._log.snapshots:
             self.loader.load_snapshot(self._log.snapshots[-1])
+        history = self._log.voter_history(self._static_voters, is_fixed=self._has_fixed_voters)
         node = RaftNode(
             self._node_id,
             history,
@@ -170,6 +170,11 @@ class Quorum:
     def has_fixed_voters(self) -> bool:
         """Whether the voters are those of `controller.quorum.voters`: kraft.version 0."""
         return self.driver.node.history.is_fixed if self.is_started else self._has_fixed_voters
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether this node can reach others. One that was its own quorum when it started cannot."""
+        return not isinstance(self._peers, NoPeers)
 
     @property
     def kraft_version(self) -> int:

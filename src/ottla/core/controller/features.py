@@ -66,7 +66,7 @@ def _update_error(
     elif update.level > current and update.upgrade_type != FeatureUpgradeType.UPGRADE:
         reason = "Can't downgrade to a newer version."
     elif update.name == KRAFT_VERSION and update.level != current:
-        reason = "The voters of this cluster are fixed by controller.quorum.voters."
+        reason = "It can only be raised to 1."
     if reason is None:
         return None
     return ApiError(

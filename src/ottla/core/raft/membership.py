@@ -87,18 +87,20 @@ def update_voter(node: NodeState, voter: Voter, now_ms: int) -> Refusal | None:
     return refusal
 
 
-def upgrade_kraft_version(node: NodeState, voters: VoterSet, now_ms: int) -> Refusal | int:
-    """From static voters to those in the log, which are the same nodes. Returns the offset of the last record."""
+def upgrade_kraft_version(node: NodeState, voters: VoterSet, now_ms: int, *, timeout_ms: int) -> VoterChange:
+    """From static voters to voters in the log, which are the same nodes."""
+    change = VoterChange(node.own.key, now_ms + timeout_ms)
     refusal = _refusal_of_leader(node)
     if refusal is not None:
-        return refusal
+        return change.end(*refusal)
     if voters.ids != node.voters or any(voter.directory_id is None for voter in voters.voters):
-        return Refusal(
+        return change.end(
             ErrorCode.invalid_update_version, f"the voters are {node.history.latest}, not {voters}"
         )
     assert isinstance(node.role, Leader)
-    level = KRaftVersion(RECONFIGURATION_FROM)
-    return node.append(MembershipChange((level, voters))).next_offset - 1
+    node.role.change = change
+    change.offset = node.append(MembershipChange((KRaftVersion(RECONFIGURATION_FROM), voters))).base_offset
+    return change
 
 
 def refusal_of_any_change(node: NodeState) -> Refusal | None:

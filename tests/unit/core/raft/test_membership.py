@@ -9,7 +9,6 @@ from tests.unit.core.raft.test_elections import Quorum
 
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.membership import (
-    Refusal,
     add_voter,
     remove_voter,
     update_voter,
@@ -312,9 +311,11 @@ def test_static_voters_become_those_of_the_log_with_their_directories() -> None:
         member.node.own = member.own
     quorum.elect(1)
     leader = quorum[1].node
-    assert isinstance(upgrade_kraft_version(leader, voter_set(1, 2), 0), Refusal), "one voter is missing"
-    assert upgrade_kraft_version(leader, voter_set(1, 2, 3), 0) == leader.log.end_offset - 1
+    refused = upgrade_kraft_version(leader, voter_set(1, 2), 0, timeout_ms=TIMEOUT_MS)
+    assert refused.error is ErrorCode.invalid_update_version, "one voter is missing"
+    upgrade = upgrade_kraft_version(leader, voter_set(1, 2, 3), quorum.now_ms, timeout_ms=TIMEOUT_MS)
     quorum.deliver()
+    assert upgrade.error is ErrorCode.none
     assert all(member.node.history.latest == voter_set(1, 2, 3) for member in quorum.members.values())
     change = remove_voter(leader, dynamic_voter(3).key, quorum.now_ms, timeout_ms=TIMEOUT_MS)
     quorum.deliver()
