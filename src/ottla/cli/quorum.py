@@ -10,6 +10,8 @@ from ottla.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from ottla.admin.quorum import QuorumDescription, QuorumReplica
 
+_TIMEOUT_S_MAX = 14.0  # the request itself ends after 15 s
+
 app = typer.Typer(help="The quorum of controllers, which keeps the metadata.", no_args_is_help=True)
 
 
@@ -45,7 +47,9 @@ def add(
         str | None, typer.Option("--config", metavar="FILE", help="The server.properties of the controller.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1)] = 30.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=_TIMEOUT_S_MAX)
+    ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Make a controller that runs on this host one of the voters, once it has caught up."""

@@ -4,8 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
-from kio.schema.leader_change_message.v0 import data as leader_change_v0
-from kio.schema.leader_change_message.v1 import data as leader_change_v1
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
 
 from ottla.broker.quorum.flushed_offset import FlushedOffset, offset_after_damage
 from ottla.broker.quorum.membership_records import (
@@ -399,21 +398,10 @@ def _encode_entry(entry: Entry, now_ms: int) -> bytes:
 
 
 def _leader_change(change: LeaderChange) -> ControlMessage:
-    voters = change.voter_set
-    if voters is None:  # kraft.version 0
-        return leader_change_v0.LeaderChangeMessage(
-            version=0,
-            leader_id=change.leader_id,
-            voters=tuple(leader_change_v0.Voter(voter_id=voter) for voter in change.voters),
-            granting_voters=tuple(leader_change_v0.Voter(voter_id=voter) for voter in change.granting_voters),
-        )
-    return leader_change_v1.LeaderChangeMessage(
-        version=1,
+    """KIP-853 has a version 1 with directory ids, but Apache Kafka 4.3 writes and reads version 0 only."""
+    return LeaderChangeMessage(
+        version=0,
         leader_id=change.leader_id,
-        voters=tuple(_voter(voters, voter) for voter in change.voters),
-        granting_voters=tuple(_voter(voters, voter) for voter in change.granting_voters),
+        voters=tuple(Voter(voter_id=voter) for voter in change.voters),
+        granting_voters=tuple(Voter(voter_id=voter) for voter in change.granting_voters),
     )
-
-
-def _voter(voters: VoterSet, voter: int) -> leader_change_v1.Voter:
-    return leader_change_v1.Voter(voter_id=voter, voter_directory_id=voters.directory_id_of(voter))

@@ -101,6 +101,7 @@ class RaftDriver:
         self._calls: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._failure: DivergedBelowCommit | None = None
+        self._has_static_state = node.history.is_fixed  # the quorum-state of kraft.version 0
         self._task: asyncio.Task[None] | None = None
 
     # Starting and stopping
@@ -371,6 +372,11 @@ class RaftDriver:
             flush = work
             await threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
+        if self._has_static_state and not self.node.history.is_fixed:
+            # After the voters are on disk: the file tells the next start that they are in the log.
+            current = ready.hard_state or self.node.durable_state
+            await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, current, None))
+            self._has_static_state = False
         if ready.chunk is not None:
             try:
                 membership = await self._log.write_chunk(ready.chunk, threads, now_ms)

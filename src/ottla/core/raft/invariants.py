@@ -17,6 +17,8 @@ def check_invariants(node: "RaftNode") -> None:
     assert log.last_epoch <= node.epoch, "no entry is of an epoch that the node has not seen"
     assert node.high_watermark <= log.end_offset, "what is committed is in the log"
     if isinstance(node.role, Leader):
+        assert node.role.counts_itself == node.is_voter, "a leader counts itself if it votes"
+        assert sorted(node.role.voters) == [voter for voter in node.voters if voter != node.node_id]
         assert node.leader_id == node.node_id, "a leader knows that it leads"
     if isinstance(node.role, Follower):
         assert node.leader_id not in (NO_NODE, node.node_id), "a follower follows another node"

@@ -122,6 +122,10 @@ def _refusal_of_leader(node: NodeState) -> Refusal | None:
     leader = node.role
     if not isinstance(leader, Leader):
         return Refusal(ErrorCode.not_leader_or_follower, f"node {node.node_id} does not lead the quorum")
+    if not leader.counts_itself:
+        return Refusal(
+            ErrorCode.request_timed_out, f"the leader {node.own.key} is being removed. Ask the next one"
+        )
     if leader.change is not None:
         return Refusal(
             ErrorCode.request_timed_out, f"the change of voter {leader.change.key} is under way. Try again"
@@ -165,12 +169,12 @@ def begin_epoch(node: NodeState, granting: tuple[int, ...]) -> None:
     The log lacks those of the bootstrap snapshot, which nobody fetches, and the leader's new endpoints.
     """
     history = node.history
-    if not history.allows_changes:
-        node.append(LeaderChange(node.node_id, node.voters, granting))
-        return
     voters = history.latest
-    node.append(LeaderChange(node.node_id, node.voters, granting, voters))
-    current = voters.with_voter(node.own) if node.own.endpoints else voters
+    node.append(LeaderChange(node.node_id, node.voters, granting))
+    if not history.allows_changes:
+        return
+    # A node whose removal is not committed may win an election, but must not add itself again.
+    current = voters.with_voter(node.own) if node.own.endpoints and node.is_voter else voters
     if history.latest_offset == BOOTSTRAP_OFFSET or current != voters:
         node.append(MembershipChange((KRaftVersion(history.kraft_version), current)))
 

@@ -190,7 +190,14 @@ class RaftNode(NodeState):
         others = {voter: Progress() for voter in self.voters if voter != self.node_id}
         granting = tuple(voter for voter, is_granted in sorted(votes.granted.items()) if is_granted)
         self._become(
-            Leader(self.log.end_offset, granting, others, self.check_quorum_deadline_ms(now_ms), now_ms)
+            Leader(
+                self.log.end_offset,
+                granting,
+                others,
+                self.check_quorum_deadline_ms(now_ms),
+                now_ms,
+                counts_itself=self.is_voter,
+            )
         )
         begin_epoch(self, granting)
 

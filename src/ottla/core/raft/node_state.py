@@ -85,6 +85,10 @@ class NodeState:
         return self.role.epoch_start_offset
 
     @property
+    def durable_state(self) -> HardState:
+        return self._durable_state
+
+    @property
     def has_unsaved_log(self) -> bool:
         """Whether the log on disk is not that in memory: a fetch reports that it is."""
         return bool(self._unsaved) or self._truncate_to is not None or self._chunk is not None

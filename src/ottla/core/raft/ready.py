@@ -5,7 +5,7 @@ from uuid import UUID
 
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import NO_NODE, FetchResponse, Outbound, ReplicatedBatch
-from ottla.core.raft.voter_set import MembershipRecord, VoterSet
+from ottla.core.raft.voter_set import MembershipRecord
 
 
 class HardState(NamedTuple):
@@ -29,7 +29,6 @@ class LeaderChange(NamedTuple):
     leader_id: int
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
-    voter_set: VoterSet | None = None  # with directory ids, from kraft.version 1 on
 
 
 class MembershipChange(NamedTuple):

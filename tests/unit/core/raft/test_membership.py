@@ -59,7 +59,7 @@ class ChangingQuorum(Quorum):
 def test_a_leader_writes_the_voters_of_the_bootstrap_snapshot_to_the_log() -> None:
     quorum = ChangingQuorum((1,))
     first, second = quorum[1].disk.batches
-    assert first.data == LeaderChange(1, (1,), (1,), voter_set(1))
+    assert first.data == LeaderChange(1, (1,), (1,))
     assert second.data == MembershipChange((KRaftVersion(1), voter_set(1)))
 
 
@@ -182,6 +182,29 @@ def test_a_leader_that_removes_itself_does_not_count_itself_and_resigns_after_th
     quorum.time_out(3)
     quorum.elect(2)
     assert quorum.voters_of(2) == (2, 3)
+
+
+def test_a_removed_node_with_the_longest_log_may_lead_but_does_not_add_itself_again() -> None:
+    """Raft dissertation, 4.2.2: the other voters need its log, and do not elect a node with a shorter one."""
+    quorum = ChangingQuorum((1, 2))
+    quorum.cut.add(2)
+    removal = remove_voter(quorum[1].node, dynamic_voter(1).key, quorum.now_ms, timeout_ms=TIMEOUT_MS)
+    quorum[1].run(quorum.now_ms)
+    quorum[1].start(quorum.now_ms)  # it crashes with the only copy of the record
+    node = quorum[1].node
+    assert (removal.error, node.is_voter, node.may_stand) == (None, False, True)
+    quorum.cut.clear()
+    quorum.now_ms += 10_000
+    node.tick(quorum.now_ms)
+    quorum.time_out(2)
+    quorum.time_out(1)
+    quorum.deliver()
+    assert node.is_leader
+    assert quorum.voters_of(1) == quorum.voters_of(2) == (2,)
+    refused = add_voter(node, dynamic_voter(1), quorum.now_ms, timeout_ms=TIMEOUT_MS)
+    assert refused.error is ErrorCode.request_timed_out
+    node.tick(quorum.now_ms)
+    assert isinstance(node.role, Resigned)
 
 
 @pytest.mark.parametrize(
