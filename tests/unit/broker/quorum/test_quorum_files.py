@@ -66,8 +66,13 @@ def test_the_state_has_kafkas_fields(disk: SimDisk) -> None:
 
 
 def test_the_state_of_version_1_is_read_too(disk: SimDisk) -> None:
-    state = {"leaderId": -1, "leaderEpoch": 5, "votedId": 1, "data_version": 1}
-    state["votedDirectoryId"] = "AAAAAAAAAAAAAAAAAAAAAA"
+    state = {
+        "leaderId": -1,
+        "leaderEpoch": 5,
+        "votedId": 1,
+        "data_version": 1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+    }
     disk.write_atomically("/data/log/quorum-state", json.dumps(state).encode())
     assert read_quorum_state(disk, "/data/log") == HardState(5, -1, 1)
 

@@ -289,14 +289,11 @@ def test_truncation_takes_a_voter_set_back() -> None:
         VoterSet(()), [LoggedMembership(2, KRaftVersion(1)), LoggedMembership(3, voter_set(1))]
     )
     history.append(7, voter_set(1, 2))
-    assert history.latest.ids == (1, 2)
-    assert history.latest_offset == 7
-    history.truncate_to(7)
-    assert history.latest.ids == (1,)
-    assert history.latest_offset == 3
-    history.truncate_to(2)
-    assert history.latest.ids == ()
-    assert history.kraft_version == 0
+    found = []
+    for end_offset in (8, 7, 2):
+        history.truncate_to(end_offset)
+        found.append((history.latest.ids, history.latest_offset, history.kraft_version))
+    assert found == [((1, 2), 7, 1), ((1,), 3, 1), ((), None, 0)]
 
 
 def test_a_snapshot_has_the_voters_at_its_end() -> None:

@@ -9,6 +9,7 @@ from ottla.core.raft import membership
 from ottla.core.raft.errors import DivergedBelowCommit
 from ottla.core.raft.membership import add_voter, remove_voter
 from ottla.core.raft.roles import Leader
+from ottla.core.raft.voter_change import VoterChange
 from ottla.core.raft.voter_set import VoterHistory
 from ottla.model.errors import ErrorCode
 
@@ -27,7 +28,7 @@ class ChangingCluster(Cluster):
         for node_id in range(1, NODES + 1):
             disk = bootstrap_disk(*first) if node_id in first else None
             self.members[node_id] = Member(node_id, first, self.random, disk, dynamic_voter(node_id))
-        self.changes: list[membership.VoterChange] = []
+        self.changes: list[VoterChange] = []
 
     def start(self) -> None:
         super().start()
