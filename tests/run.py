@@ -109,7 +109,7 @@ class Result:
 
 
 def checks() -> list[Step]:
-    commands = {
+    commands: dict[str, Sequence[str | Path]] = {
         "format": [BIN / "ruff", "format", "--check", "."],
         "lint": [BIN / "ruff", "check", "."],
         "types": [BIN / "mypy", "--config-file", mypy_config()],

@@ -1,5 +1,6 @@
 """Clients that run while nodes die: they know what was acknowledged, and check that exactly this is in the cluster."""
 
+import contextlib
 import itertools
 import threading
 import time
@@ -67,7 +68,7 @@ class ProduceLoad:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         patience = {**PATIENCE, "message.timeout.ms": 120_000, "linger.ms": 2, "enable.idempotence": True}
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, **patience, **settings})
-        self._stop = threading.Event()
+        self._stop, self._pause = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.sent: dict[int, int] = defaultdict(int)
         self.acknowledged: dict[int, list[int]] = defaultdict(list)
@@ -90,6 +91,17 @@ class ProduceLoad:
             f"{records} more records of each partition of {self._topic} are acknowledged",
         )
         assert not self.errors, self.errors[0]
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Sends nothing meanwhile. Everything sent before is acknowledged."""
+        self._pause.set()
+        self._cluster.wait_until(
+            lambda: all(len(self.acknowledged[p]) == self.sent[p] for p in range(self._partitions)),
+            f"all records of {self._topic} are acknowledged",
+        )
+        yield
+        self._pause.clear()
 
     def finish(self) -> None:
         """Stops sending, and waits for the acknowledgement of everything sent."""
@@ -119,9 +131,10 @@ class ProduceLoad:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for partition in range(self._partitions):
-                for _ in range(BURST):
-                    self._send(partition)
+            if not self._pause.is_set():
+                for partition in range(self._partitions):
+                    for _ in range(BURST):
+                        self._send(partition)
             self._producer.poll(0)
             time.sleep(BURST_PAUSE_S)  # about two thousand records a second to each partition
 

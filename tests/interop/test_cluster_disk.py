@@ -3,20 +3,24 @@ comes back without loss. If it was one of two, the node goes on with the other, 
 leaders elsewhere (KIP-858).
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.interop.cluster_clients import ProduceLoad, create_on
+from confluent_kafka import Producer
+from tests.interop.cluster_clients import PATIENCE, ProduceLoad, create_on
 from tests.interop.cluster_nodes import KAFKA, OTTLA, ClusterNode
 from tests.interop.clusters import Cluster, combined, run_cluster, separate
+from tests.interop.librdkafka import flush
 
 pytestmark = pytest.mark.slow
 
 LEFT_BYTES = 64 << 10
 CHUNK = bytes(64 << 10)
+SMALL_VALUE = bytes(1 << 10)
 STOP_TIMEOUT_S = 60.0
 
 
@@ -87,6 +91,16 @@ def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
     return {index: partition.leader for index, partition in cluster.partitions(topic).items()}
 
 
+def write_whatever_happens(cluster: Cluster, topic: str) -> None:
+    """Kafka notices that a disk is full when it writes. It answers some of the writes with UNKNOWN_SERVER_ERROR, which
+    clients do not repeat.
+    """
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **PATIENCE})
+    for number in range(4 * LEFT_BYTES // len(SMALL_VALUE)):
+        producer.produce(topic, SMALL_VALUE, partition=number % PARTITIONS)
+    flush(producer)
+
+
 @pytest.mark.parametrize(("broker", "controller"), KINDS)
 def test_leaders_move_away_from_one_full_disk_of_two(
     small_disk: Callable[[str], Path],
@@ -100,18 +114,22 @@ def test_leaders_move_away_from_one_full_disk_of_two(
     specs[0] = specs[0]._replace(kind=broker)
     own = {1: {"log.dirs": f"{tmp_path}/n1,{disk}", "metadata.log.dir": f"{tmp_path}/n1"}}
     with run_cluster(tmp_path, specs, own=own) as cluster:
-        create_on(cluster, topic_name, [[1, 2, 3]] * PARTITIONS, min_insync_replicas=2)
+        for name in (topic_name, f"{topic_name}-other"):
+            create_on(cluster, name, [[1, 2, 3]] * PARTITIONS, min_insync_replicas=2)
         with ProduceLoad(cluster, topic_name, PARTITIONS) as load:
             load.wait_for_more()
             on_disk = {index for index in range(PARTITIONS) if (disk / f"{topic_name}-{index}").exists()}
             others = set(range(PARTITIONS)) - on_disk
             assert on_disk
             assert others
-            ballast = fill_up(disk)
-            cluster.wait_until(
-                lambda: all(leaders(cluster, topic_name)[index] in (2, 3) for index in on_disk),
-                f"partitions {on_disk} are not led by broker 1",
-            )
+            with load.paused() if broker == KAFKA else contextlib.nullcontext():
+                ballast = fill_up(disk)
+                if broker == KAFKA:
+                    write_whatever_happens(cluster, f"{topic_name}-other")
+                cluster.wait_until(
+                    lambda: all(leaders(cluster, topic_name)[index] in (2, 3) for index in on_disk),
+                    f"partitions {on_disk} are not led by broker 1",
+                )
             load.wait_for_more()
             after = cluster.partitions(topic_name)
             assert {index for index, partition in after.items() if partition.leader == 1} == others

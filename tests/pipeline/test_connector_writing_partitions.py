@@ -128,6 +128,16 @@ def test_a_marker_topic_whose_markers_expire_is_rejected(sink: Sink, policy: str
         sink.task(0)
 
 
+def test_markers_are_read_if_the_first_broker_does_not_know_their_topic_yet(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.task(0).run(rows(range(10)))
+    expected = sink.snapshot_with(0)
+    count, asked = sink.markers._partition_count, iter([0])
+    monkeypatch.setattr(sink.markers, "_partition_count", lambda: next(asked, count()))
+    assert sink.markers.snapshot() == expected
+
+
 def test_the_driver_waits_until_a_commit_can_be_seen(sink: Sink) -> None:
     before = sink.markers.snapshot().markers
     committed = Committed("query", sink.task(0).run(rows(range(10))))

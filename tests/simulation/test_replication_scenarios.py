@@ -27,6 +27,7 @@ from ottla.sim.client import SimClient
 from ottla.sim.cluster import Cluster
 from ottla.sim.cluster_audit import ClusterAudit
 from ottla.sim.cluster_client import new_client
+from ottla.sim.cluster_programs import delete_topic_with_retries
 from ottla.sim.env import World, simulate
 from ottla.sim.group_client import Topic
 from ottla.sim.network import SimStream
@@ -421,3 +422,30 @@ def test_a_lone_leader_shows_what_was_committed_before_it_crashed() -> None:
 
 def partition_of(scenario: Scenario) -> PartitionImage:
     return scenario.cluster.image().topics["journal"].partitions[0]
+
+
+async def recreate_while_a_replica_is_down(scenario: Scenario) -> None:
+    """A late CreateTopics request may do that. The replica that comes back has the folder of the old topic."""
+    await scenario.send(b"old")
+    scenario.acknowledged.clear()
+    down = scenario.cluster.nodes[scenario.followers[0]]
+    await down.kill()
+    await delete_topic_with_retries(scenario.client, "journal")
+    await scenario.wait_for(lambda: "journal" not in scenario.cluster.image().topics)
+    scenario.topic = Topic(
+        "journal", await create_topic_with_retries(scenario.client, "journal", 1, {}, 3), 1
+    )
+    await scenario.send(b"new")
+    down.start()
+    await scenario.wait_for(lambda: len(scenario.isr) == 3)
+
+
+def test_a_replica_of_a_topic_that_was_recreated_while_it_was_down_starts_empty() -> None:
+    async def play(scenario: Scenario) -> None:
+        await recreate_while_a_replica_is_down(scenario)
+        assert await scenario.read() == [b"new"]
+        names = [name for node in scenario.cluster.nodes.values() for name in node.disk.list_dir("/data")]
+        assert [name.partition(".")[0] for name in names if name.endswith("-stray")] == ["journal-0"]
+
+    for seed in range(3):
+        run_scenario(play, seed, controllers=3)

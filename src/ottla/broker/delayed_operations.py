@@ -22,6 +22,10 @@ class DelayedOperations:
     def __len__(self) -> int:
         return len(self._purgatory)
 
+    def waiting(self) -> list[Operation]:
+        """The operations that wait, in no order."""
+        return self._purgatory.operations()
+
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
         """Delays `operation` until a check of one of `keys` completes it, or until it expires."""
         now_ms = self._now_ms()

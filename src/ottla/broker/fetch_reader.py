@@ -5,7 +5,7 @@ batch of the first partition that has records is returned whole, whatever its si
 progress (KIP-74).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ottla.broker.fair_scheduler import FairScheduler
@@ -13,6 +13,7 @@ from ottla.broker.hosted_partition import FollowerState, HostedPartition
 from ottla.broker.partition_host import PartitionHost
 from ottla.broker.promise import Promise
 from ottla.broker.services import MetadataCache
+from ottla.broker.topic_counters import TopicCounters
 from ottla.core.fetch_ready_set import PartitionResult, SessionPartition
 from ottla.core.fetch_session import FetchContext
 from ottla.core.partition.leader import PartitionLeader
@@ -43,7 +44,7 @@ class FetchRead(NamedTuple):
 
     An urgent result is sent at once, whatever its size. The regions in `maybe_cold` may not be in the page cache. If
     there are `cold_lookups` the results are incomplete: run them in a thread and read again. `throttled_bytes` count
-    against the quota of replication when they are sent.
+    against the quota of replication when they are sent. `taken` has the bytes of records of each partition.
     """
 
     results: list[PartitionResult]
@@ -53,9 +54,10 @@ class FetchRead(NamedTuple):
     cold_lookups: list[ColdLookup]
     leaders: Collection[int]
     throttled_bytes: int
+    taken: Sequence[tuple[TopicCounters, int]]
 
 
-NOTHING_READ = FetchRead([], 0, False, [], [], (), 0)
+NOTHING_READ = FetchRead([], 0, False, [], [], (), 0, ())
 
 
 class FetchReader:
@@ -136,6 +138,7 @@ class FetchReader:
         self._is_urgent = False
         self._leaders: dict[int, None] = {}  # an ordered set
         self._throttled_bytes = 0
+        self._taken: list[tuple[TopicCounters, int]] = []
         self._is_quota_exceeded = (
             self._throttle is not None and self._throttle.wait_ms(self._clock.monotonic_ms()) > 0
         )
@@ -149,6 +152,7 @@ class FetchReader:
             self._cold_lookups,
             self._leaders,
             self._throttled_bytes,
+            self._taken,
         )
 
     def _read_or_error(self, partition: SessionPartition) -> PartitionResult:
@@ -215,7 +219,7 @@ class FetchReader:
             high_watermark = leader.high_watermark
         records: bytes | FileRegion = b""
         if found is not None:
-            records = self._take(found)
+            records = self._take(hosted, found)
             if is_throttled:
                 self._throttled_bytes += found.region.length
         elif partition.is_watching and self._ready_set is not None:
@@ -228,13 +232,14 @@ class FetchReader:
             request.index, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1, records
         )
 
-    def _take(self, found: LogSlice) -> bytes | FileRegion:
+    def _take(self, hosted: HostedPartition, found: LogSlice) -> bytes | FileRegion:
         """Adds the records to the response, and counts them."""
         region = found.region
         length = region.length
         if not length:
             return b""
         self._size += length
+        self._taken.append((hosted.counters, length))
         self._left = max(0, self._left - length)
         if not found.is_hot:
             self._maybe_cold.append(region)
@@ -262,7 +267,7 @@ class FetchReader:
         )
         records: bytes | FileRegion = b""
         if result.found is not None:
-            records = self._take(result.found)
+            records = self._take(hosted, result.found)
         elif partition.is_watching and self._ready_set is not None:
             partition.is_settled = True
         return FetchPartitionResponse(

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from ottla.broker.topic_counters import TopicCounters
 from ottla.core.partition.effects import LOG_END_MOVED, Effects
 from ottla.core.partition.follower import FetchedBatch, PartitionFollower
 from ottla.core.partition.leader import (
@@ -132,6 +133,7 @@ class HostedPartition:
         monotonic_ms: Callable[[], int],
         propose_isr: Callable[["HostedPartition", PartitionLeader, tuple[int, ...]], None],
         plan_truncation: Callable[[TopicPartition, int], CheckpointWrite | None],
+        counters: TopicCounters,
     ) -> None:
         """`notify` wakes the requests that wait for this partition. `propose_isr` tells the controller of a new ISR.
 
@@ -161,6 +163,7 @@ class HostedPartition:
         self._notify = notify
         self._propose_isr = propose_isr
         self._plan_truncation = plan_truncation
+        self.counters = counters
         self._watchers: dict[SessionPartition, None] = {}  # an ordered set
 
     # -- roles
@@ -215,9 +218,16 @@ class HostedPartition:
         """The controller has changed the ISR or the replicas within the leader epoch."""
         role = self.role
         if isinstance(role, PartitionLeader):
+            before = len(role.isr)
             self._apply(role.on_isr_committed(isr, partition_epoch, now_ms, replica_ids=replica_ids))
+            self.counters.isr_expands += len(role.isr) > before
+            self.counters.isr_shrinks += len(role.isr) < before
         else:
             role.partition_epoch = max(role.partition_epoch, partition_epoch)
+
+    def isr_rejected(self, leader: PartitionLeader, now_ms: int) -> None:
+        """The controller has rejected the ISR that `leader` proposed, and has not changed it."""
+        self._apply(leader.withdraw_isr_proposal(now_ms))
 
     def follower_unavailable(self, broker_id: int, now_ms: int) -> None:
         """The controller has fenced the broker, or it shuts down."""
@@ -277,6 +287,7 @@ class HostedPartition:
                 self.log.append(together, now_ms)
             except OSError as error:
                 raise self.storage_failed(error) from error
+            self.counters.replication_bytes_in += sum(header.size for header, _ in together)
         if batches:
             self._apply(LOG_END_MOVED)
 
@@ -322,7 +333,7 @@ class HostedPartition:
             raise self.not_leader()
         plan = leader.plan_append(headers, now_ms, required_acks=required_acks, verification=verification)
         if plan.is_duplicate:
-            return plan
+            return self._write(leader, plan, records, now_ms)
         header = headers[0]
         if self._keeps_records_opaque or not self.record_settings.needs_records_of(header):
             check_start(records, header)
@@ -366,13 +377,15 @@ class HostedPartition:
     def configure(self, log: LogConfig, leader: LeaderSettings, records: RecordSettings) -> None:
         """Applies changed configs from the next request on."""
         self.log.config = log
-        if isinstance(self.role, PartitionLeader):
-            self.role.settings = leader
         self.record_settings = records
         self._keeps_records_opaque = records == RecordSettings()
+        if isinstance(self.role, PartitionLeader):
+            self._apply(self.role.configure(leader, self._monotonic_ms()))
 
     def _write(self, leader: PartitionLeader, plan: AppendPlan, records: Bytes, now_ms: int) -> AppendPlan:
         if plan.is_duplicate:
+            # As Kafka does: the retry of a batch is the last event if all in-sync replicas have it by now.
+            self._apply(leader.on_appended(plan, self._monotonic_ms()))
             return plan
         parts = []
         for header, position, rewritten in plan.batches:
@@ -383,6 +396,9 @@ class HostedPartition:
             self.log.append(parts, now_ms)
         except OSError as error:
             raise self.storage_failed(error) from error
+        counters = self.counters
+        counters.bytes_in += len(records)
+        counters.messages_in += plan.last_offset - plan.first_offset + 1
         self._apply(leader.on_appended(plan, self._monotonic_ms(), awaits_flush=self.needs_flush))
         return plan
 
@@ -490,6 +506,7 @@ class HostedPartition:
 
         Raises ColdLookup if an index must be loaded first, unless `may_block` is set.
         """
+        self.counters.fetch_requests += 1
         role, offsets = self.role, self.log.offsets
         limit = role.fetch_limit(isolation_level, is_follower=is_follower)
         self._check_storage()

@@ -80,7 +80,7 @@ class MetadataPublisher:
         """
         groups = self._services.groups.created
         if groups is not None:
-            if config_types & {ResourceType.BROKER, ResourceType.GROUP}:
+            if config_types & {ResourceType.BROKER, ResourceType.TOPIC, ResourceType.GROUP}:
                 groups.reconfigure()
             groups.image_changed(changes, image)
         elif CONSUMER_OFFSETS in image.topics:

@@ -52,6 +52,7 @@ from ottla.storage.log_dirs import LogDirs
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.transactions import TransactionCoordinator
+    from ottla.broker.metrics.node_metrics import NodeMetrics
     from ottla.core.fetch_session import FetchSessionCache
 
 logger = logging.getLogger("ottla.broker")
@@ -97,7 +98,9 @@ class Broker:
         )
         services.partitions.on_placed = self._directories.check
         self._dispatcher = Dispatcher(services)
-        self.server = new_server(env, self._dispatcher, config)
+        self.server = new_server(env, node.measured(self._dispatcher), config)
+        if node.metrics is not None:
+            node.metrics.add_broker(services, self.server, self.log_cleaner)
         self.lifecycle = lifecycle
         self._node = node
         self._owns_env = owns_env
@@ -115,6 +118,14 @@ class Broker:
     def address(self) -> tuple[str, int]:
         """The address of the first listener."""
         return self._addresses[0]
+
+    @property
+    def metrics(self) -> "NodeMetrics | None":
+        return self._node.metrics
+
+    @property
+    def env(self) -> Env:
+        return self._node.env
 
     @classmethod
     async def start(
@@ -178,6 +189,8 @@ class Broker:
         self.server.serve()
         self.housekeeping.start()
         self.log_cleaner.start()
+        if node.metrics is not None:
+            node.metrics.serve()
 
     def _directory_went_offline(self, fail: Callable[[Exception], None], path: str) -> None:
         services = self.services
@@ -247,6 +260,7 @@ class Broker:
 def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerServices:
     config, env, shared = node.config, node.env, node.services
     delayed_operations = DelayedOperations()
+    for_producer_ids = node.new_controller_client()  # they must not wait behind long requests of clients
     services = BrokerServices(
         config=config,
         env=env,
@@ -263,8 +277,9 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
         record_thread=SerialThread(env.threads, shared.tasks),
         producer_ids=ProducerIds(
             shared.tasks,
-            lambda: node.controller.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
+            lambda: for_producer_ids.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
         ),
+        topic_creation=node.new_controller_client(),
         throttles=ReplicationThrottles(config),
         connect_to_brokers=lambda: node.new_connections(partial(broker_address, services)),
         telemetry=ClientTelemetry(config.get_int("telemetry.max.bytes")),

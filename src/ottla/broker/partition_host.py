@@ -13,6 +13,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.replica_moves import ReplicaMoves
+from ottla.broker.topic_counters import CountersByTopic
 from ottla.broker.topic_settings import TopicSettings, topic_settings
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -100,6 +101,7 @@ class PartitionHost:
         self._is_loading = True  # until the first image is applied
         self._is_closed = False
         self._flushes = BackgroundTasks()
+        self.counters = CountersByTopic()
 
     def __iter__(self) -> Iterator[HostedPartition]:
         for partitions in self._by_id.values():
@@ -197,6 +199,10 @@ class PartitionHost:
         self._image = image
         if self._is_closed:
             return None
+        # Before the roles: with a smaller ISR and an older min.insync.replicas, a leader could commit records alone.
+        for resource in changes.configs:
+            if resource.type == ResourceType.TOPIC:
+                self.reconfigure(resource.name)
         work = self._plan(changes)
         remaining = None
         if work.is_small:
@@ -210,9 +216,6 @@ class PartitionHost:
         else:
             self._opening.update(partition.key for partition in work.new)
             remaining = self._apply_in_steps(work)
-        for resource in changes.configs:
-            if resource.type == ResourceType.TOPIC:
-                self.reconfigure(resource.name)
         inactive = [broker_id for broker_id in changes.brokers if not image.is_active(broker_id)]
         if not inactive:
             return remaining
@@ -307,19 +310,16 @@ class PartitionHost:
         Their topic may have been deleted while this node was down. Or the metadata is wrong, and they are the only
         copy: an administrator has to decide (KAFKA-14616).
         """
-        node_id = self._config.node_id
-        strays = []
-        for topic_partition in self._log_dirs.partitions:
-            topic = image.topics.get(topic_partition.topic)
-            partition = None if topic is None else topic.partitions.get(topic_partition.partition)
-            if partition is None or node_id not in partition.replicas:
-                strays.append(topic_partition)
+        placed, new_id = partial(image.topic_id_on, self.node_id), partial(random_uuid, self._env)
+        self._log_dirs.mark_duplicates(placed, new_id)
+        strays = [partition for partition in self._log_dirs.partitions if placed(partition) is None]
         if strays:
             logger.error(
                 "%d folders have partitions that are not in the metadata of this broker", len(strays)
             )
-            self._log_dirs.mark_strays(strays, partial(random_uuid, self._env))
+            self._log_dirs.mark_strays(strays, new_id)
             await self.sync_deletions()
+        self._high_watermarks = self._log_dirs.high_watermarks  # without those of strays
 
     @property
     def has_unsynced_deletions(self) -> bool:
@@ -425,6 +425,7 @@ class PartitionHost:
             self._env.clock.monotonic_ms,
             self._isr_proposed,
             self._log_dirs.plan_truncation,
+            self.counters.of(topic.name),
         )
         if not partition.image.has_leader:
             hosted.untrusted_high_watermark = checkpointed
@@ -495,7 +496,7 @@ class PartitionHost:
             )
         except InconsistentTopicIdError as error:
             # The topic was deleted and created again while its log was offline, or a file is damaged.
-            logger.error("%s", error.message)
+            logger.error("a folder of another topic is set aside: %s", error.message)
             self._log_dirs.mark_strays([topic_partition], partial(random_uuid, self._env))
             self._displaced = True
             return None
@@ -535,6 +536,7 @@ class PartitionHost:
 
     def _unhost_topic(self, topic: TopicImage) -> list[HostedPartition]:
         """Closes the partitions of a topic. Returns those whose logs must be deleted."""
+        self.counters.remove(topic.name)
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name) is partitions:
             del self._by_name[topic.name]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.active_controller import ActiveController
 from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.config_validation import validate_configs
+from ottla.broker.connection import Dispatch
 from ottla.broker.controller_registration import keep_controller_registered
 from ottla.broker.data_directories import identify_directories
 from ottla.broker.dispatch import Dispatcher
@@ -46,6 +47,7 @@ from ottla.storage.log_dirs import LogDirs
 from ottla.storage.meta_properties import read_meta_properties
 
 if TYPE_CHECKING:
+    from ottla.broker.metrics.node_metrics import NodeMetrics
     from ottla.broker.quorum.peers import QuorumPeers
     from ottla.rpc.node_connections import NodeConnections
 
@@ -130,8 +132,20 @@ class QuorumNode:
             scheduler=FairScheduler(env.clock),
             message_thread=SerialThread(env.threads, tasks),
         )
+        self.metrics = self._new_metrics()
         self._dispatcher = Dispatcher(self.services, ListenerKind.CONTROLLER)
-        self._server: Server = new_server(env, self._dispatcher, config)
+        self._server: Server = new_server(env, self.measured(self._dispatcher), config)
+
+    def _new_metrics(self) -> "NodeMetrics | None":
+        if not self.config.get_str("ottla.metrics.address"):
+            return None
+        from ottla.broker.metrics.node_metrics import NodeMetrics
+
+        return NodeMetrics(self.services)
+
+    def measured(self, dispatch: Dispatch) -> Dispatch:
+        """`dispatch`, with its requests measured if this node serves metrics."""
+        return dispatch if self.metrics is None else self.metrics.measured(dispatch)
 
     @property
     def is_controller(self) -> bool:
@@ -170,6 +184,8 @@ class QuorumNode:
         """Opens the metadata log and takes part in the quorum. Raises KafkaError and OSError."""
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
+            if self.metrics is not None:
+                await self.metrics.bind()
             listeners = self.config.controller_listeners if self.is_controller else []
             for listener in listeners:
                 self.addresses.append(await self._server.bind(listener.host, listener.port, listener.name))
@@ -185,6 +201,8 @@ class QuorumNode:
 
     async def close(self) -> None:
         """Hands the leadership over, if this node has it, and leaves the quorum."""
+        if self.metrics is not None:
+            await self.metrics.close()
         await self.services.tasks.close()
         await self.quorum.close()
         await self._server.close()
@@ -287,6 +305,8 @@ class ControllerNode:
             undo.callback(log_dirs.release)
             node = QuorumNode(config, env, partial(set_failure, failed), log_dirs)
             await node.start()
+            if node.metrics is not None:
+                node.metrics.serve()
             undo.pop_all()
         logger.info("controller %d of cluster %s takes part in the quorum", config.node_id, node.cluster_id)
         return cls(node, failed, owns_env=owns_env)
@@ -294,6 +314,14 @@ class ControllerNode:
     @property
     def address(self) -> tuple[str, int]:
         return self._node.addresses[0]
+
+    @property
+    def metrics(self) -> "NodeMetrics | None":
+        return self._node.metrics
+
+    @property
+    def env(self) -> Env:
+        return self._node.env
 
     async def stop(self) -> None:
         node = self._node

@@ -71,6 +71,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
     sys.setswitchinterval(0.001)
     watch = LoopWatch(config.get_int("ottla.loop.turn.warn.ms"))
     watch.start()
+    _add_process_metrics(broker, watch)
     broker.failed.add_done_callback(lambda _: stop.set())
     try:
         with _announced(broker, ready_file):
@@ -82,6 +83,13 @@ async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
         watch.stop()  # a long turn of the stop delays no client
         logger.info("the longest turn of the event loop took %.1f ms", watch.longest_turn_ms)
     return await _stop(broker)
+
+
+def _add_process_metrics(broker: "Broker | ControllerNode", watch: LoopWatch) -> None:
+    if broker.metrics is not None:
+        from ottla.broker.metrics.process import ProcessCollector
+
+        broker.metrics.add(ProcessCollector(broker.env.threads, watch))
 
 
 def _ready_file_refused(error: OSError) -> int:
@@ -97,6 +105,8 @@ def _announced(broker: "Broker | ControllerNode", ready_file: Path | None) -> It
         unfinished = ready_file.with_name(f"{ready_file.name}.tmp")
         unfinished.write_text(f"{host}:{port}\n", encoding="utf-8")
         unfinished.replace(ready_file)
+    if broker.metrics is not None:
+        print(f"metrics {broker.metrics.url}", flush=True)
     print(f"ready {host}:{port}", flush=True)
     yield
     if ready_file is not None:

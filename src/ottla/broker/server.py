@@ -29,6 +29,12 @@ class ListenerLimits(NamedTuple):
     max_connection_creation_rate: int = INT_MAX
 
 
+class ListenerTraffic(NamedTuple):
+    name: str
+    connections: int  # that are open
+    accepted: int  # since the start
+
+
 class ServerLimits(NamedTuple):
     """The values of Kafka's configs of the same names."""
 
@@ -85,6 +91,7 @@ class _BoundListener:
         self.name = name
         self.binding = binding
         self.admission = _Admission()
+        self.accepted = 0
         self.listener: Listener | None = None
 
     def close(self) -> None:
@@ -136,6 +143,16 @@ class Server:
     def limits(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._configure_admission()
+
+    @property
+    def memory(self) -> RequestMemory | None:
+        return self._memory
+
+    def traffic(self) -> list[ListenerTraffic]:
+        return [
+            ListenerTraffic(bound.name, bound.admission.connections, bound.accepted)
+            for bound in self._listeners
+        ]
 
     @property
     def dispatch(self) -> Dispatch:
@@ -207,6 +224,7 @@ class Server:
         )
         self.connections[connection] = bound
         self._per_ip[ip] += 1
+        bound.accepted += 1
         self._admission.connections += 1
         bound.admission.connections += 1
         self._admit()

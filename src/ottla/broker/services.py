@@ -83,6 +83,9 @@ class BrokerServices(NodeServices):
     delayed_operations: "DelayedOperations"
     record_thread: "SerialThread"  # reads the records of batches
     producer_ids: "ProducerIds"
+    # For the topics that Metadata and FindCoordinator create. A request that times out ends its connection, and these
+    # time out soon: no other request may be on it.
+    topic_creation: ControllerClient
     throttles: "ReplicationThrottles"
     # New connections to the other brokers, which serve one request at a time for each connection.
     connect_to_brokers: "Callable[[], NodeConnections]"

@@ -52,6 +52,17 @@ def parser() -> argparse.ArgumentParser:
         help="write HOST:PORT to this file when the broker serves, and remove it when the broker stops",
     )
     add(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics over HTTP, for Prometheus: ottla.metrics.address; port 0 takes a free one",
+    )
+    add(
+        "--metrics-remote",
+        action="store_const",
+        const="true",
+        help="let --metrics use an address that other machines reach: ottla.metrics.remote",
+    )
+    add(
         "--log-format",
         metavar="FORMAT",
         help="the format of log lines, text or json: ottla.log.format (default: text)",
@@ -68,6 +79,8 @@ def broker_config(options: argparse.Namespace) -> BrokerConfig:
         "log.dirs": options.data,
         "listeners": _listener(options.listen) if options.listen else None,
         "node.id": options.node_id,
+        "ottla.metrics.address": options.metrics,
+        "ottla.metrics.remote": options.metrics_remote,
         "ottla.log.format": options.log_format,
         "ottla.log.level": options.log_level,
     }

@@ -57,6 +57,10 @@ class Purgatory:
         """The number of operations that wait."""
         return len(self.timers)
 
+    def operations(self) -> list[Operation]:
+        """The operations that wait, in no order."""
+        return self.timers.items()
+
     @property
     def watched_keys(self) -> int:
         return len(self._watchers)

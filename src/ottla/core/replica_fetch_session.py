@@ -3,6 +3,8 @@
 `ottla.core.fetch_session` is the side of the broker that is fetched from.
 """
 
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -42,9 +44,14 @@ class ReplicaFetchSession:
         return key in self._partitions
 
     def put(self, topic_id: UUID, partition: FetchPartition) -> None:
-        """Adds a partition, or changes how it is fetched."""
+        """Adds a partition, or changes how it is fetched.
+
+        One that got records goes behind the others: without a session the leader reads in the order of the request, and
+        the first partitions could fill every response.
+        """
         key = (topic_id, partition.index)
         if self._partitions.get(key) != partition:
+            self._partitions.pop(key, None)
             self._partitions[key] = partition
             self._changed[key] = None
             self._removed.pop(key, None)
@@ -73,10 +80,11 @@ class ReplicaFetchSession:
         )
 
     def _topics(self, keys: "dict[ReplicaKey, None] | dict[ReplicaKey, FetchPartition]") -> list[FetchTopic]:
-        by_topic: dict[UUID, list[FetchPartition]] = {}
-        for key in keys:
-            by_topic.setdefault(key[0], []).append(self._partitions[key])
-        return [FetchTopic(None, topic_id, partitions) for topic_id, partitions in by_topic.items()]
+        """A topic that is in several places of the order is named several times."""
+        topics: list[FetchTopic] = []
+        for topic_id, neighbours in groupby(keys, key=itemgetter(0)):
+            topics.append(FetchTopic(None, topic_id, [self._partitions[key] for key in neighbours]))
+        return topics
 
     def on_response(self, session_id: int, error: ErrorCode) -> bool:
         """Returns whether the response has results. After an error of the session the next fetch is a full one."""

@@ -81,6 +81,11 @@ class TimingWheel(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
+    def items(self) -> list[T]:
+        """The items whose timers run, in no order."""
+        buckets = [self._due, *(bucket for wheel in self._wheels for bucket in wheel.buckets)]
+        return [timer.item for bucket in buckets for timer in bucket.timers]
+
     def add(self, item: T, deadline_ms: int) -> Timer[T]:
         timer = Timer(item, deadline_ms)
         if not self._place(timer):

@@ -9,6 +9,10 @@ class Clock(Protocol):
         """Milliseconds since the Unix epoch, as in record timestamps. It may jump, also back."""
         ...
 
+    def monotonic_ns(self) -> int:
+        """As `monotonic_ms`, in nanoseconds, for short durations."""
+        ...
+
     def monotonic_ms(self) -> int:
         """Milliseconds since some time in the past, for durations and timeouts. It never goes back."""
         ...
@@ -20,3 +24,6 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ottla.admin.signal_flag import SignalFlag
+from ottla.model.http_address import HttpAddress
 from ottla.pipeline.config import Pipeline
 from ottla.pipeline.display import display_for
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.health import Address, Health, serve_health
+from ottla.pipeline.health import Health, serve_health
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.runner import StageRun, is_ended, open_session, run_stages, trigger_of, waves_of
 from ottla.pipeline.topics import connect, create_missing_topics
@@ -32,7 +33,7 @@ def run_pipeline(
     only: str | None = None,
     plain: bool = False,
     master: str | None = None,
-    metrics: Address | None = None,
+    metrics: HttpAddress | None = None,
 ) -> bool:
     """Returns whether no stage failed. Ctrl-C and SIGTERM stop it without loss: the next run resumes there.
 
@@ -66,7 +67,7 @@ def run_pipeline(
 
 
 @contextmanager
-def health_at(address: Address | None, health: Health, console: Console) -> Iterator[None]:
+def health_at(address: HttpAddress | None, health: Health, console: Console) -> Iterator[None]:
     if address is None:
         yield
         return

@@ -4,22 +4,21 @@ Who can connect reads the names and errors of the stages. So it listens on loopb
 for.
 """
 
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.model.http_address import ADDRESS_FORMAT, HttpAddress, parse_http_address
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.runner import StageRun
 
 # A poll starts stages, which takes minutes on a busy machine.
 _POLL_TIMEOUT_S = 300.0
 _REQUEST_TIMEOUT_S = 10.0
-_FORMAT = "Give HOST:PORT, as in 127.0.0.1:9404; port 0 takes a free one."
 
 
 class Health:
@@ -58,34 +57,21 @@ class Health:
         ]
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-
-def parse_address(text: str, *, allow_remote: bool) -> Address:
+def parse_address(text: str, *, allow_remote: bool) -> HttpAddress:
     """Raises PipelineError for an address that other machines could reach, unless `allow_remote`."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise PipelineError(f"The address for --metrics is {text!r}.", _FORMAT)
-    if not allow_remote and not _is_loopback(host):
+    address = parse_http_address(text)
+    if address is None:
+        raise PipelineError(f"The address for --metrics is {text!r}.", ADDRESS_FORMAT)
+    if not allow_remote and not address.is_loopback:
         raise PipelineError(
             f"--metrics {text}: other machines may reach this address, and read the names and errors of the stages.",
             "Use 127.0.0.1, or allow it with --metrics-remote.",
         )
-    return Address(host, int(port))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return address
 
 
 @contextmanager
-def serve_health(address: Address, health: Health) -> Iterator[str]:
+def serve_health(address: HttpAddress, health: Health) -> Iterator[str]:
     """Yields the URL. The server ends with the block."""
 
     class Handler(_Handler):
@@ -99,14 +85,13 @@ def serve_health(address: Address, health: Health) -> Iterator[str]:
         server = Server(address, Handler)
     except OSError as error:
         raise PipelineError(
-            f"--metrics cannot listen on {address.host}:{address.port}: {error.strerror}.",
+            f"--metrics cannot listen on {address}: {error.strerror}.",
             "Choose another address.",
         ) from None
     thread = Thread(target=server.serve_forever, name="health", daemon=True)
     thread.start()
-    host = f"[{address.host}]" if ":" in address.host else address.host
     try:
-        yield f"http://{host}:{server.server_address[1]}"
+        yield f"http://{address._replace(port=server.server_address[1])}"
     finally:
         server.shutdown()
         server.server_close()

@@ -22,6 +22,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return int(self._time_s() * 1000)
 
+    def monotonic_ns(self) -> int:
+        return int(self._time_s() * 1_000_000_000)
+
     # For tests
 
     def jump(self, ms: int) -> None:

@@ -7,7 +7,8 @@ Each check has a name, which begins the message of its violation:
 - committed prefix: what a high watermark has exposed never changes, and is the same in all logs, byte by byte;
 - high watermark: it is within the log, and never goes back on a leader in its epoch;
 - metadata: images and the controller's machine are valid, and images of the same offset are equal;
-- node failure: no node stops by itself or logs an error, unless its disk is broken.
+- node failure: no node stops by itself or logs an error, unless its disk is broken;
+- stray folder: a node sets no folder aside whose topic id and partition its metadata places on it.
 """
 
 import asyncio
@@ -21,8 +22,11 @@ from ottla.core.controller.invariants import validate_image
 from ottla.core.partition.leader import PartitionLeader
 from ottla.records.header import read_header
 from ottla.sim.cluster import Cluster, ClusterNode
+from ottla.sim.disk import SimDisk
 from ottla.sim.history import Violation
 from ottla.sim.loop import NODE
+from ottla.storage.checkpoints import encode_partition_metadata
+from ottla.storage.file_names import PARTITION_METADATA, parse_partition_dir
 from ottla.storage.log import Log
 
 ONE_LEADER = "one leader per epoch"
@@ -31,13 +35,16 @@ COMMITTED_PREFIX = "committed prefix"
 HIGH_WATERMARK = "high watermark"
 METADATA = "metadata"
 NODE_FAILURE = "node failure"
+STRAY_FOLDER = "stray folder"
 INTERVAL_S = 0.3
 _READ_BYTES = 1 << 20
-# After the deletion of a topic while a broker was down, while a coordinator's partition has too few replicas, and when
+_STRAY = "nothing deletes it"
+# Strays are checked on their own. The others: while a coordinator's partition has too few replicas, and when
 # another coordinator takes over.
 _EXPECTED_ERRORS = (
     "partitions that are not in the metadata",
-    "nothing deletes it",
+    "a folder of another topic is set aside",
+    _STRAY,
     "is loaded again: %s",
     "another coordinator ends the transaction",
 )
@@ -120,14 +127,21 @@ class ClusterAudit:
         if node.failure is not None:
             raise Violation(f"{NODE_FAILURE}: {node.host} stopped by itself: {node.failure!r}")
         if self._errors.first is not None:
-            raise Violation(f"{NODE_FAILURE}: {self._errors.first}")
+            raise Violation(self._errors.first)
         quorum = node.quorum
         if quorum is None or not quorum.is_started:
             return
         image = quorum.image
+        self._check_strays(node, image)
         if self._images.get(node.node_id) is not image:
             self._images[node.node_id] = image
             self._validate(node, image)
+
+    def _check_strays(self, node: ClusterNode, image: MetadataImage) -> None:
+        for stray in [stray for stray in self._errors.strays if stray.node is node]:
+            self._errors.strays.remove(stray)
+            if stray.disk is node.disk and not node.has_disk_fault:
+                stray.check(image)
 
     def _validate(self, node: ClusterNode, image: MetadataImage) -> None:
         assert node.quorum is not None
@@ -224,6 +238,30 @@ class ClusterAudit:
         self._errors.close()
 
 
+@dataclass
+class _Stray:
+    """A folder that a node has set aside."""
+
+    node: ClusterNode
+    disk: SimDisk  # of this run of the node
+    directory: str
+
+    def check(self, image: MetadataImage) -> None:
+        """`image` is at least as new as the one that the node has loaded. A deleted topic id never comes back."""
+        partition = parse_partition_dir(self.directory.rpartition("/")[2].partition(".")[0])
+        recorded = self.disk.peek(f"{self.directory}/{PARTITION_METADATA}")
+        for topic_id, topic in image.topics_by_id.items():
+            placed = None if partition is None else topic.partitions.get(partition.partition)
+            if placed is None or encode_partition_metadata(topic_id) != recorded:
+                continue
+            # A replica that is being added may have been removed before.
+            if self.node.node_id in placed.replicas and self.node.node_id not in placed.adding_replicas:
+                raise Violation(
+                    f"{STRAY_FOLDER}: {self.node.host} has set {self.directory} aside, which is a replica of "
+                    f"{topic.name}"
+                )
+
+
 class _ErrorLog(logging.Handler):
     """Notices the first error that any node logs."""
 
@@ -232,17 +270,26 @@ class _ErrorLog(logging.Handler):
         self._cluster = cluster
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         self.first: str | None = None
+        self.strays: list[_Stray] = []  # to be checked
         logging.getLogger("ottla").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         is_expected = any(text in str(record.msg) for text in _EXPECTED_ERRORS) or self._has_disk_fault()
         if self.first is None and not is_expected:
-            self.first = self.format(record)
+            self.first = f"{NODE_FAILURE}: {self.format(record)}"
+        node = self._node()
+        if _STRAY in str(record.msg) and isinstance(record.args, tuple) and node is not None:
+            self.strays.append(_Stray(node, node.disk, str(record.args[1])))
 
     def _has_disk_fault(self) -> bool:
         """Whether the disk of the node that logs is broken."""
+        node = self._node()
+        return node is not None and node.has_disk_fault
+
+    def _node(self) -> ClusterNode | None:
+        """The node that logs."""
         host = NODE.get().partition("#")[0]
-        return any(node.has_disk_fault for node in self._cluster.nodes.values() if node.host == host)
+        return next((node for node in self._cluster.nodes.values() if node.host == host), None)
 
     def close(self) -> None:
         logging.getLogger("ottla").removeHandler(self)

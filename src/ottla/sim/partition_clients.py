@@ -1,8 +1,9 @@
 """An idempotent producer and a reader of one partition. They record what they see in a `History`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from random import Random
 from uuid import UUID
 
@@ -66,6 +67,29 @@ class _Batch:
     values: list[Value]
     data: bytes
     was_sent: bool = False
+
+
+class Rejection(Enum):
+    DUPLICATE = auto()  # the batch is in the log: the leader was right not to append it again
+    UNDECIDED = auto()  # the next try will tell
+    WRONG = auto()
+
+
+def judge_rejection(error: ErrorCode, later: Sequence[tuple[ErrorCode, bool]]) -> Rejection:
+    """Judges the rejection of a batch by what became of the `later` ones: the response, and if that was a retry.
+
+    A leader that was restarted knows only the last batch of a producer before its newest snapshot, because Kafka's
+    snapshot format has no others. It takes a retry of an earlier batch for a gap. That is legal only if the next batch
+    was sent before: otherwise this batch is the last one. A later batch that is accepted proves that this one is in the
+    log. A later batch without a definite response, as while the leader waits for a follower, proves nothing yet. If
+    records or producers are lost, all later batches are rejected in the end.
+    """
+    if error != ErrorCode.out_of_order_sequence_number or not later or not later[0][1]:
+        return Rejection.WRONG
+    errors = {later_error for later_error, _ in later}
+    if ErrorCode.none in errors:
+        return Rejection.DUPLICATE
+    return Rejection.UNDECIDED if errors & RETRIABLE else Rejection.WRONG
 
 
 class IdempotentProducer:
@@ -147,7 +171,6 @@ class IdempotentProducer:
             batch.was_sent = True
             self._history.attempted.update(batch.values)
         responses = await asyncio.gather(*(self._send(batch.data) for batch in batches))
-        accepted = [index for index, (error, _) in enumerate(responses) if error == ErrorCode.none]
         for index, (error, offset) in enumerate(responses):
             batch = batches[index]
             if error in RETRIABLE:
@@ -155,17 +178,20 @@ class IdempotentProducer:
             if error == ErrorCode.none:
                 for delta, value in enumerate(batch.values):
                     self._history.acknowledge(value, offset + delta)
-            elif (
-                error != ErrorCode.out_of_order_sequence_number
-                or not retried[index]
-                or max(accepted, default=-1) < index
-            ):
-                raise Violation(
-                    f"{self._name} got {error.name} for the batch that begins with {batch.values[0]}"
-                )
-            # Otherwise it is a duplicate that the broker took for a gap: of the batches before the newest snapshot it
-            # knows only the last one after a restart, because Kafka's snapshot format has no others. A later batch was
-            # accepted, so this one is in the log; the order of the log is checked at the end.
+            else:
+                later = [
+                    (response[0], retry)
+                    for response, retry in zip(responses[index + 1 :], retried[index + 1 :], strict=True)
+                ]
+                match judge_rejection(error, later):
+                    case Rejection.UNDECIDED:
+                        return False
+                    case Rejection.WRONG:
+                        raise Violation(
+                            f"{self._name} got {error.name} for the batch that begins with {batch.values[0]}"
+                        )
+                    case Rejection.DUPLICATE:
+                        pass  # it is in the log; the order of the log is checked at the end
             self._unacknowledged.pop(0)
             self._has_acknowledged = True
         return True

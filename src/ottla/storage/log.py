@@ -491,9 +491,11 @@ class Log:
             return True
         max_timestamp, producers = remaining or prepare_read(self, offset)()
         later = [segment for segment in self.segments if segment.base_offset > offset]
-        if later:
+        last = self.segments.from_offset(offset)[0]
+        truncate = last.truncation(offset, max_timestamp)
+        if later:  # removed before the last one is cut: a crash in between leaves no hole
             self._delete_segments(later, now_ms)
-        self.segments.active.truncate_to(offset, max_timestamp)
+        truncate()
         self._truncated_to(offset)
         self.epochs.truncate_from_end(offset)
         if producers is not None:

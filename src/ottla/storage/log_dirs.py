@@ -14,12 +14,9 @@ from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.deletion import Deletion, DeletionSync
 from ottla.storage.disk_errors import is_disk_failure, out_of_resources_message
+from ottla.storage.duplicate_folders import find_folders
 from ottla.storage.file_names import STRAY_DIR_SUFFIX, dir_name_with_suffix
-from ottla.storage.future_folders import (
-    keep_future_folders,
-    remove_replaced_folder,
-    settle_future_folders,
-)
+from ottla.storage.future_folders import keep_future_folders, settle_future_folders
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import (
@@ -33,7 +30,12 @@ from ottla.storage.log_dir import (
     identify_dirs,
 )
 from ottla.storage.meta_properties import UnusableDirectoryError
-from ottla.storage.offset_checkpoints import current_offsets, plan_checkpoints, plan_deletion_sync
+from ottla.storage.offset_checkpoints import (
+    checkpointed_high_watermarks,
+    current_offsets,
+    plan_checkpoints,
+    plan_deletion_sync,
+)
 from ottla.storage.replica_move import LastCopy, ReplicaMove
 
 logger = logging.getLogger("ottla.storage")
@@ -50,6 +52,8 @@ class LogDirs:
         self._disk = disk
         self._dirs: list[LogDir] = []
         self._dir_of: dict[TopicPartition, LogDir] = {}
+        # Partitions with folders in several directories, with their different topic ids, until `mark_duplicates`.
+        self._duplicates: dict[TopicPartition, dict[LogDir, uuid.UUID | None]] = {}
         self._deletions: list[Deletion] = []
         self._opened_ahead: dict[TopicPartition, Log] = {}  # by `prepare_recovery` or `prepare_creation`
         # They have a directory, but the work of `prepare_creation` has not run or has failed.
@@ -62,6 +66,9 @@ class LogDirs:
                     "no data directory can be used: "
                     + "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
                 )
+            folders = find_folders(self._disk, self._dirs)
+            self._dir_of, self._duplicates = folders.dir_of, folders.duplicates
+            self._deletions += folders.deletions
             for log_dir in list(self._dirs):
                 self._settle_future_folders(log_dir)
         except BaseException:
@@ -78,25 +85,6 @@ class LogDirs:
             self.offline[path] = str(error)
             return
         self._dirs.append(log_dir)
-        for partition in sorted(log_dir.partitions):
-            if (other := self._dir_of.setdefault(partition, log_dir)) is not log_dir:
-                self._choose_moved(partition, other, log_dir)
-        # Deletions that the last run has not finished.
-        self._deletions += [
-            Deletion(0, directory, is_directory=True) for directory in log_dir.deleted_directories
-        ]
-
-    def _choose_moved(self, partition: TopicPartition, one: LogDir, other: LogDir) -> None:
-        """A power loss at the end of a move may leave the folders of both directories."""
-        for new, old in ((one, other), (other, one)):
-            if (deletion := remove_replaced_folder(self._disk, partition, new, old)) is not None:
-                self._dir_of[partition] = new
-                self._deletions.append(deletion)
-                return
-        raise UnusableDirectoryError(
-            f"{partition} lies both in {one.path} and in {other.path}: "
-            "move the folder that is not needed out of the data directories"
-        )
 
     def _settle_future_folders(self, log_dir: LogDir) -> None:
         if self.offline:
@@ -131,12 +119,7 @@ class LogDirs:
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The checkpointed high watermarks of the last run."""
-        return {
-            partition: offset
-            for log_dir in self._dirs
-            for partition, offset in log_dir.high_watermarks.items()
-            if partition in log_dir.partitions
-        }
+        return checkpointed_high_watermarks(self._dirs)
 
     def was_closed_cleanly(self, partition: TopicPartition) -> bool:
         return partition in self._dir_of and self._dir_of[partition].clean_shutdown
@@ -144,8 +127,9 @@ class LogDirs:
     @property
     def last_broker_epoch(self) -> int:
         """The broker epoch of the last run if its shutdown was clean in every directory, otherwise -1 (KIP-966)."""
+        # Nobody knows what an offline directory has lost.
         epochs = {log_dir.broker_epoch for log_dir in self._dirs if log_dir.clean_shutdown}
-        is_clean = all(log_dir.clean_shutdown for log_dir in self._dirs)
+        is_clean = not self.offline and all(log_dir.clean_shutdown for log_dir in self._dirs)
         return epochs.pop() if is_clean and len(epochs) == 1 else -1
 
     def identify(self, node_id: int, new_id: Callable[[], uuid.UUID], cluster_id: str | None = None) -> str:
@@ -345,6 +329,21 @@ class LogDirs:
                     self._mark_strays_in(log_dir, here, new_id)
             except OSError as error:
                 self._handle_error_in(log_dir, here[0], error)
+
+    def mark_duplicates(
+        self, topic_id_of: Callable[[TopicPartition], uuid.UUID | None], new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        """Before a log is opened: of several folders, keeps the one with the topic id of the metadata (KIP-858)."""
+        for partition, topic_ids in self._duplicates.items():
+            wanted = topic_id_of(partition)
+            online = [log_dir for log_dir in topic_ids if log_dir in self._dirs]
+            for log_dir in sorted(
+                online, key=lambda log_dir: topic_ids[log_dir] == wanted
+            ):  # the wanted one last
+                self._assign_dir(partition, log_dir)
+                if topic_ids[log_dir] != wanted:
+                    self.mark_strays([partition], new_id)
+        self._duplicates.clear()
 
     def _mark_strays_in(
         self, log_dir: LogDir, partitions: Sequence[TopicPartition], new_id: Callable[[], uuid.UUID]

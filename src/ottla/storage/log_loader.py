@@ -282,11 +282,12 @@ class LogLoader:
         self._epochs.truncate_from_end(end_offset)
         for index, segment in enumerate(unflushed):
             is_marked = segment.base_offset in self._unflushed_marks
-            if index and segment.base_offset > end_offset and is_marked:
+            if index and segment.base_offset != end_offset and is_marked:
                 if end_offset < self._flushed_offset:
                     raise DamagedLogError(segment.path, 0, end_offset, self._flushed_offset)
-                # A power loss hit before the previous segment was on disk. Any other gap is legal: compaction leaves
-                # gaps, and they stay when cleanup.policy changes.
+                # A power loss hit before the previous segment was on disk; or, if that one reaches beyond this one,
+                # before its deletion was. Any other gap is legal: compaction leaves gaps, and they stay when
+                # cleanup.policy changes.
                 logger.warning(
                     "removing %d segments of %s from offset %d on: the log before them ends at offset %d",
                     len(unflushed) - index,

@@ -74,3 +74,13 @@ _OFFSET_OF_LOG: dict[str, Callable[[Log], int | None]] = {
     LOG_START_OFFSETS: _log_start_offset,
     CLEANER_OFFSETS: lambda log: log.clean_up_to,
 }
+
+
+def checkpointed_high_watermarks(log_dirs: Iterable[LogDir]) -> dict[TopicPartition, int]:
+    """As the last run left them, of the partitions that have a folder."""
+    return {
+        partition: offset
+        for log_dir in log_dirs
+        for partition, offset in log_dir.high_watermarks.items()
+        if partition in log_dir.partitions
+    }

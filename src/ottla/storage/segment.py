@@ -339,18 +339,28 @@ class Segment:
 
     def truncate_to(self, offset: int, max_timestamp: tuple[int, int]) -> None:
         """Removes the batch with `offset` and all later batches. The rest has `max_timestamp`."""
+        self.truncation(offset, max_timestamp)()
+
+    def truncation(self, offset: int, max_timestamp: tuple[int, int]) -> Callable[[], None]:
+        """The work of `truncate_to`. What it needs is found and open already: file descriptors may run out."""
         found = self.find(offset) if self.size else None
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
-        if found is not None:
-            self.file.truncate(found.position)
-            self.size = found.position
-        self.is_modified = True
-        self._bytes_since_index = 0
-        if not self.size:
-            self._first_timestamp = _UNKNOWN
-        self._max_timestamp, self._max_timestamp_offset = max_timestamp
+        offset_index, time_index, file = self.offset_index, self.time_index, self.file
+        truncate_txn_index = self.txn_index.truncation(offset)
+
+        def truncate() -> None:
+            offset_index.truncate_to(offset)
+            time_index.truncate_to(offset)
+            truncate_txn_index()
+            if found is not None:
+                file.truncate(found.position)
+                self.size = found.position
+            self.is_modified = True
+            self._bytes_since_index = 0
+            if not self.size:
+                self._first_timestamp = _UNKNOWN
+            self._max_timestamp, self._max_timestamp_offset = max_timestamp
+
+        return truncate
 
     def prepare(self) -> None:
         """Loads the indexes, and rebuilds them if they are damaged. Can run in any thread; several may wait for one.

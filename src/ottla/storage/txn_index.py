@@ -1,6 +1,6 @@
 """`.txnindex`: the aborted transactions whose marker is in a segment (KIP-98). Most segments have none."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -104,14 +104,21 @@ class TxnIndex:
         self.needs_sync = True
         self._unsaved = 0
 
-    def truncate_to(self, offset: int) -> None:
+    def truncation(self, offset: int) -> Callable[[], None]:
+        """The work of removing the transactions that end at `offset` or later. Its files are open already."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            self.save()
-            self._disk.open(self.path).truncate(len(kept) * _ENTRY.size)
+        if len(kept) == len(entries):
+            return lambda: None
+        self.save()
+        file = self._disk.open(self.path)
+
+        def truncate() -> None:
+            file.truncate(len(kept) * _ENTRY.size)
             self.needs_sync = True
             self._entries = kept
+
+        return truncate
 
     def collect(self, from_offset: int, to_offset: int, found: list[AbortedTxn]) -> bool:
         """Adds the transactions that overlap [from, to) to `found`. Returns True if later segments have no more."""

@@ -8,8 +8,8 @@ import logging
 from collections import deque
 
 _LOGGERS = (
-    "broker", "cleaner", "controller", "coordinator", "housekeeping", "loop", "network", "partition", "quorum",
-    "replication", "requests", "storage", "telemetry", "transactions",
+    "broker", "cleaner", "controller", "coordinator", "housekeeping", "loop", "metrics", "network", "partition",
+    "quorum", "replication", "requests", "storage", "telemetry", "transactions",
 )  # fmt: skip
 _LINES_MAX = 20_000
 

@@ -34,6 +34,9 @@ class AdvancingClock:
     def monotonic_ms(self) -> int:
         return self._system.monotonic_ms() + self._time.advanced_ms
 
+    def monotonic_ns(self) -> int:
+        return self._system.monotonic_ns() + self._time.advanced_ms * 1_000_000
+
 
 class AdvancingLoop(asyncio.SelectorEventLoop):
     """asyncio's loop and not uvloop's, whose timers have a time of their own that cannot be advanced."""

@@ -13,11 +13,13 @@ from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
 from ottla.broker.formatter import format_directories, new_cluster_id
 from ottla.broker.node import Broker
+from ottla.core.controller.commands import CreateTopics
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
@@ -53,6 +55,12 @@ class Nodes:
         request = CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=5))
         (result,) = (await self.ask(node, request)).topics
         return result
+
+    async def find_coordinator(self, node: ClusterNode) -> ErrorCode:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=("group",))
+        (found,) = (await self.ask(node, request)).coordinators
+        code: ErrorCode = found.error_code
+        return code
 
     def controller(self) -> ClusterNode:
         (active,) = self.cluster.active_controllers()
@@ -322,3 +330,54 @@ def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
         await process.kill()
 
     in_cluster(check, brokers=1, controllers=1)
+
+
+def test_the_first_broker_of_several_with_one_controller_creates_no_internal_topic() -> None:
+    """The topic would keep the one replica that it can get now."""
+
+    async def main(world: World) -> None:
+        cluster = Cluster(world, 3, 1)
+        nodes, first = Nodes(world, cluster), cluster.nodes[1]
+        for node in cluster.brokers:
+            del node._config["offsets.topic.replication.factor"]
+        cluster.nodes[FIRST_CONTROLLER_ID].start()
+        first.start()
+        await nodes.until(lambda: first.running is not None)
+        assert await nodes.find_coordinator(first) is ErrorCode.coordinator_not_available
+        for node in cluster.brokers[1:]:
+            node.start()
+        await cluster.ready()
+        assert "__consumer_offsets" not in cluster.image().topics
+        await nodes.find_coordinator(first)
+        partitions = cluster.image().topics["__consumer_offsets"].partitions.values()
+        assert {len(partition.replicas) for partition in partitions} == {3}
+        await cluster.kill()
+
+    simulate(main, 1)
+
+
+def test_a_topic_that_is_created_on_demand_ends_no_other_request_to_the_controller() -> None:
+    """Its request gives up after a second, and that ends the connection."""
+
+    async def check(nodes: Nodes) -> None:
+        active = nodes.controller()
+        other = next(node for node in nodes.cluster.brokers if node is not active)
+        assert active.quorum is not None
+        submit, created = active.quorum.submit, []
+
+        async def submit_slowly(command: Any) -> Any:
+            result = await submit(command)
+            if isinstance(command, CreateTopics):
+                created.append(command.topics[0].name)
+                await asyncio.sleep(3)
+            return result
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(active.quorum, "submit", submit_slowly)
+            slow = asyncio.create_task(nodes.create(other, "slow"))
+            await nodes.until(lambda: created == ["slow"])
+            await nodes.find_coordinator(other)
+            assert (await slow).error_code is ErrorCode.none
+        assert created.count("slow") == 1
+
+    in_cluster(check)

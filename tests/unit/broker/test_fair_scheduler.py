@@ -26,6 +26,9 @@ class HandClock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def monotonic_ns(self) -> int:
+        return self.ms * 1_000_000
+
 
 def on_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))

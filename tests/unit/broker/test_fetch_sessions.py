@@ -445,7 +445,9 @@ async def test_a_follower_outside_of_the_isr_joins_with_a_later_fetch(bench: Ben
     await follower.fetch()
     leader = hosted_partition(bench).leader
     assert leader.isr_proposal is not None
-    leader.withdraw_isr_proposal()  # as if the controller had not been reached
+    leader.withdraw_isr_proposal(
+        bench.world.clock.monotonic_ms()
+    )  # as if the controller had not been reached
     await follower.fetch()
     assert leader.isr_proposal is not None
 

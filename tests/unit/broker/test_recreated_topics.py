@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from kio.schema.delete_records.v2.request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -160,3 +161,43 @@ async def test_a_flush_that_comes_after_the_deletion_has_no_effect(bench: Bench)
     await flush_partition(bench.services.env, deleted)
     assert bench.services.log_dirs.offline == {}
     assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none
+
+
+async def recreate_during_a_disk_failure(bench: Bench) -> UUID:
+    """The old folder is in /data, the new one in /two. Returns the new topic id."""
+    await bench.create("journal")
+    for _ in range(10):
+        await bench.produce("journal", b"old")
+    await flush_partition(bench.services.env, hosted_partition(bench))
+    assert bench.services.log_dirs.directory_of(JOURNAL) == "/data"
+    bench.disk.fail("/data")
+    assert (await bench.produce("journal", b"lost")).error_code is ErrorCode.kafka_storage_error
+    await delete_topic(bench)
+    topic_id = await bench.create("journal")
+    assert bench.services.log_dirs.directory_of(JOURNAL) == "/two"
+    assert (await bench.produce("journal", b"new")).error_code is ErrorCode.none
+    bench.disk.heal()
+    return topic_id
+
+
+@pytest.mark.parametrize("order", ["/data,/two", "/two,/data"])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_directory_that_comes_back_has_the_folder_of_the_deleted_topic(order: str, is_killed: bool) -> None:
+    @on_broker(directories=("/data", "/two"), metadata_log_dir="/two")
+    async def run(bench: Bench) -> None:
+        topic_id = await recreate_during_a_disk_failure(bench)
+        await (bench.kill() if is_killed else bench.stop())
+        await bench.start(log_dirs=order)
+        log_dirs = bench.services.log_dirs
+        assert not log_dirs.offline
+        assert log_dirs.directory_of(JOURNAL) == "/two"
+        assert await bench.read(topic_id) == [b"new"]
+        assert hosted_partition(bench).role.high_watermark == 1
+        assert (await bench.produce("journal", b"new")).base_offset == 1
+        (stray,) = [name for name in bench.disk.list_dir("/data") if name.endswith("-stray")]
+        assert bench.disk.read_bytes(f"/data/{stray}/{0:020d}.log").count(b"old") == 10
+        await bench.stop()
+        await bench.start()
+        assert await bench.read(topic_id) == [b"new"] * 2
+
+    run()

@@ -44,7 +44,7 @@ def test_every_option_of_serve_is_documented() -> None:
     text = sections()["ottla serve"]
     options = [option for action in parser()._actions for option in action.option_strings]
     for option in set(options) - SHARED:
-        assert f"`{option} " in text, option
+        assert f"`{option} " in text or f"`{option}`" in text, option
 
 
 def test_every_documented_option_exists() -> None:

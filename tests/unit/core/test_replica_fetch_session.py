@@ -175,3 +175,20 @@ def test_the_broker_reads_exactly_the_partitions_that_the_follower_has(
                 cache = FetchSessionCache(10)
     respond()
     request()
+
+
+def test_without_a_session_a_partition_that_got_records_is_named_after_the_others() -> None:
+    """The leader reads in the order of the request, and the first one may fill the response."""
+    session, topics = ReplicaFetchSession(), (UUID(int=1), UUID(int=2))
+    for topic_id in topics:
+        for index in range(2):
+            session.put(topic_id, FetchPartition(index, 0, 0, -1, 0, 1 << 20))
+    read_first = []
+    for offset in range(1, 5):
+        first = session.next_fetch().topics[0]
+        assert first.topic_id is not None
+        index = first.partitions[0].index
+        read_first.append((first.topic_id, index))
+        session.on_response(0, ErrorCode.none)
+        session.put(first.topic_id, FetchPartition(index, 0, offset, -1, 0, 1 << 20))
+    assert read_first == [(topic_id, index) for topic_id in topics for index in range(2)]

@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parents[3] / "src" / "ottla"
 # The folders where configs take effect. Checks of values, clients and the simulation do not count, nor does a
 # name followed by a value, which sets it.
 USERS = ("broker", "cli", "core", "env", "storage")
-USING_MODULES = ("model/config/broker.py", "model/config/unsupported.py")
+USING_MODULES = ("model/config/metrics_address.py", "model/config/broker.py", "model/config/unsupported.py")
 CONFIGS = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,

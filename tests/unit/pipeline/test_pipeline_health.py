@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
+from ottla.model.http_address import HttpAddress
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.health import Address, Health, parse_address, serve_health
+from ottla.pipeline.health import Health, parse_address, serve_health
 from ottla.pipeline.restarts import policy_of
 from ottla.pipeline.runner import StageRun
 
@@ -72,7 +73,7 @@ def test_the_endpoints_report_health_and_the_state_of_each_stage() -> None:
     clock = Clock()
     stages = runs(a="running", b="waiting")
     stages[1].note = "The broker is away."
-    with serve_health(Address("127.0.0.1", 0), Health(stages, clock)) as url:
+    with serve_health(HttpAddress("127.0.0.1", 0), Health(stages, clock)) as url:
         assert get(url, "/healthz") == (200, {"live": True})
         status, document = get(url, "/readyz?verbose")
         assert (status, document["ready"]) == (503, False)
@@ -96,12 +97,12 @@ def test_the_endpoints_report_health_and_the_state_of_each_stage() -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("127.0.0.1:9404", Address("127.0.0.1", 9404)),
-        ("localhost:0", Address("localhost", 0)),
-        ("[::1]:9404", Address("::1", 9404)),
+        ("127.0.0.1:9404", HttpAddress("127.0.0.1", 9404)),
+        ("localhost:0", HttpAddress("localhost", 0)),
+        ("[::1]:9404", HttpAddress("::1", 9404)),
     ],
 )
-def test_a_loopback_address_is_accepted(text: str, address: Address) -> None:
+def test_a_loopback_address_is_accepted(text: str, address: HttpAddress) -> None:
     assert parse_address(text, allow_remote=False) == address
 
 
@@ -120,11 +121,11 @@ def test_an_address_that_is_none_is_rejected(text: str) -> None:
 
 def test_an_address_that_is_taken_is_named() -> None:
     health = Health([])
-    with serve_health(Address("127.0.0.1", 0), health) as url:
+    with serve_health(HttpAddress("127.0.0.1", 0), health) as url:
         port = urlsplit(url).port
         assert port is not None
         with (
             pytest.raises(PipelineError, match=f"cannot listen on 127.0.0.1:{port}"),
-            serve_health(Address("127.0.0.1", port), health),
+            serve_health(HttpAddress("127.0.0.1", port), health),
         ):
             pass

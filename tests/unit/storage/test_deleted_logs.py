@@ -12,6 +12,7 @@ from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.damaged_log import InconsistentTopicIdError
+from ottla.storage.file_names import MOVED_FROM
 from ottla.storage.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
@@ -467,3 +468,20 @@ def test_cleaner_offsets_are_checkpointed_for_cleaned_logs_only(dirs, disk):
     dirs.logs[ORDERS].clean_up_to = None
     write(dirs.cleaner_offset_checkpoints())
     assert CLEANER_OFFSETS not in in_files(disk)
+
+
+def test_the_mark_of_an_old_move_does_not_delete_the_folder_of_a_new_topic(disk):
+    """The moved folder was offline while its topic was deleted and created again where it was moved from."""
+    dirs = two_dirs(disk)
+    dirs.release()
+    disk.rename("/data/orders-0", "/data/two/orders-0")
+    disk.write_atomically(f"/data/two/orders-0/{MOVED_FROM}", b"/data")
+    dirs = LogDirs(disk, ["/data"])
+    create_again(dirs)
+    dirs.release()
+    dirs = LogDirs(disk, ["/data", "/data/two"])
+    dirs.mark_duplicates(lambda partition: NEW_ID, lambda: next(unique))
+    log = dirs.open(ORDERS, CONFIG, NOW_MS, topic_id=NEW_ID)
+    assert offsets_of(read_all(log)) == list(range(80))
+    (stray,) = [name for name in disk.list_dir("/data/two") if name.endswith("-stray")]
+    assert disk.exists(f"/data/two/{stray}/{0:020d}.log")

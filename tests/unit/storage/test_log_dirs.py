@@ -249,9 +249,11 @@ def test_a_failed_disk_takes_only_its_own_partitions_offline():
 
 def test_a_directory_that_fails_at_the_start_is_offline():
     disk = sim_disk()
+    open_dirs("/data/a", "/data/b", disk=disk).close(broker_epoch=12, high_watermarks={})
     disk.fail("/data/a", errno.EIO)
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
     assert list(dirs.offline) == ["/data/a"]
+    assert dirs.last_broker_epoch == -1, "nobody knows what it has lost"
     dirs.release()
     disk.fail("/data/b", errno.EIO)
     with pytest.raises(

@@ -4,23 +4,25 @@ from collections.abc import Callable, Mapping
 
 import ottla.protocol.group_records.codec as group_codec
 from ottla.broker.coordinators.image_topics import ImageTopics
-from ottla.broker.coordinators.internal_topics import consumer_offsets
+from ottla.broker.coordinators.internal_topics import CONSUMER_OFFSETS, consumer_offsets
 from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime
 from ottla.broker.coordinators.shard_runtimes import ShardRuntimes
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
+from ottla.broker.topic_settings import topic_settings
 from ottla.core.controller.changes import MetadataChanges
 from ottla.core.controller.image import MetadataImage
 from ottla.core.coordination import Command, ResponseT
 from ottla.core.groups.commands import DeletePartitionOffsets, ListedGroup, ListGroups
 from ottla.core.groups.offsets.repeated_commits import CommitTemplates
-from ottla.core.groups.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
+from ottla.core.groups.settings import INT_MAX, NO_OVERRIDES, GroupOverrides, GroupSettings
 from ottla.core.groups.shard import GroupShard
 from ottla.model.config import BrokerConfig, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 
 _MS_PER_MINUTE = 60_000
+RECORD_ROOM = 512  # for the header of the batch, and for the key and the fields of a group
 
 
 class GroupCoordinator:
@@ -59,9 +61,11 @@ class GroupCoordinator:
     # -- configs and metadata
 
     def reconfigure(self) -> None:
-        """Configs of the broker or of groups have changed."""
+        """Configs of the broker, of topics or of groups have changed."""
         self.templates.clear()
-        self._settings = group_settings(self._services.config, self._overrides)
+        config, image = self._services.config, self._services.metadata.image
+        of_topic = topic_settings(image.config(ResourceType.TOPIC, CONSUMER_OFFSETS), config)
+        self._settings = group_settings(config, self._overrides, of_topic.leader.max_message_bytes)
         for runtime in self.runtimes:
             runtime.shard.state.settings = self._settings
 
@@ -111,8 +115,12 @@ class GroupCoordinator:
         )
 
 
-def group_settings(config: BrokerConfig, overrides: Callable[[str], GroupOverrides]) -> GroupSettings:
+def group_settings(
+    config: BrokerConfig, overrides: Callable[[str], GroupOverrides], max_message_bytes: int
+) -> GroupSettings:
+    is_compressed = config.get_int("offsets.topic.compression.codec") != 0
     return GroupSettings(
+        record_bytes_max=INT_MAX if is_compressed else max_message_bytes - RECORD_ROOM,
         max_size=config.get_int("group.max.size"),
         initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),

@@ -54,16 +54,23 @@ def transaction_state(config: BrokerConfig) -> InternalTopic:
     )
 
 
-class ClusterSize(NamedTuple):
-    """`active_brokers` are those of the registered ones that may get replicas now."""
+_QUORUM_CONFIGS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
-    voters: int
+
+class ClusterSize(NamedTuple):
+    """`active_brokers` are those of the registered ones that may get replicas now.
+
+    `is_own_quorum`: this node is the only voter, because no config names one. A cluster of one controller and several
+    brokers has one voter too, and at first one broker.
+    """
+
+    is_own_quorum: bool
     registered_brokers: int
     active_brokers: int
 
     @property
     def is_single_node(self) -> bool:
-        return self.voters == 1 and self.registered_brokers == 1
+        return self.is_own_quorum and self.registered_brokers == 1
 
 
 def replication_factor_of(topic: InternalTopic, cluster: ClusterSize, *, is_set: bool) -> int:
@@ -91,7 +98,8 @@ def replication_factor_of(topic: InternalTopic, cluster: ClusterSize, *, is_set:
 def _cluster_size(services: BrokerServices) -> ClusterSize:
     brokers = services.metadata.image.brokers.values()
     active = sum(1 for broker in brokers if broker.is_active)
-    return ClusterSize(len(services.quorum.voters), len(brokers), active)
+    is_own_quorum = not any(map(services.config.is_set, _QUORUM_CONFIGS))
+    return ClusterSize(is_own_quorum, len(brokers), active)
 
 
 async def ensure_topic(services: BrokerServices, topic: InternalTopic) -> None:
@@ -107,7 +115,7 @@ async def ensure_topic(services: BrokerServices, topic: InternalTopic) -> None:
         replication_factor,
         configs=tuple(topic.configs.items()),
     )
-    (result,) = await services.controller.submit(
+    (result,) = await services.topic_creation.submit(
         CreateTopics((new,), placement_start=services.env.random.getrandbits(31)), AUTO_CREATE_TIMEOUT_S
     )
     if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):

@@ -33,6 +33,7 @@ from ottla.core.coordination import (
     ResponseT,
     ValueT,
 )
+from ottla.core.partition.in_sync_replicas import NEVER_MS
 from ottla.core.partition.leader import AppendPlan, TransactionMarker
 from ottla.core.purgatory import Operation
 from ottla.env import Env
@@ -62,8 +63,10 @@ _CLIENT_ERRORS = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-# The next append would fail too, often that of `on_loaded`: the log must not be read again and again until then.
-_TOO_FEW_REPLICAS_PAUSE_S = 0.5
+# The next append would fail too, often that of `on_loaded`: the log must not be read again and again until then. Nor
+# may a client make the broker do so, with requests whose records cannot be written.
+_RELOAD_PAUSE_S = 0.5
+_RELOAD_INTERVAL_MS = 10_000
 
 
 class RecordCodec(Protocol[KeyT, ValueT]):
@@ -120,6 +123,7 @@ class ShardRuntime(Generic[ShardT]):
         self._start_task = start_task
         self._perform = perform
         self._timers = ShardTimers(delayed_operations, self._timer_fired, self.fail, self._takes_records)
+        self._last_reload_ms = NEVER_MS
         self._waiting: dict[Promise[Any], None] = {}  # responses that a later decision completes
         self._effects: list[Any] = []  # to be performed when the responses of this turn have been sent
 
@@ -214,8 +218,11 @@ class ShardRuntime(Generic[ShardT]):
         )
         if not self._is_loading(shard):  # it was closed by a request that followed one of the responses
             return
-        if self.leader.is_under_min_isr:
-            self._start_task(self._start_after(_TOO_FEW_REPLICAS_PAUSE_S))
+        now_ms = self._env.clock.monotonic_ms()
+        is_repeated = now_ms - self._last_reload_ms < _RELOAD_INTERVAL_MS
+        self._last_reload_ms = now_ms
+        if self.leader.is_under_min_isr or is_repeated:
+            self._start_task(self._start_after(_RELOAD_PAUSE_S))
         else:
             self.start()
 

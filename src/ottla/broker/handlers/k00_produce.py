@@ -184,6 +184,7 @@ def _append(
     examined: _Examined | None = None,
 ) -> ProducePartitionResponse:
     """Raises LongExamination if `examined`, its result, is missing."""
+    hosted: HostedPartition | None = None
     try:
         hosted = services.partitions.find_leader(topic.name, topic.topic_id, data.index)
         if request.acks not in _ACKS or hosted.is_internal:
@@ -197,11 +198,15 @@ def _append(
         else:
             plan = verified.append(hosted, data.records, services.env.clock.now_ms(), request.acks)
     except KafkaError as error:
+        if hosted is not None:
+            hosted.counters.produce_requests += 1
+            hosted.counters.failed_produce_requests += 1
         record_errors = error.record_errors if isinstance(error, InvalidRecords) else []
         return ProducePartitionResponse(
             data.index, int(error.code), -1, -1, -1, record_errors, error.message, None
         )
     _, first_offset, last_offset, log_append_time_ms, _ = plan
+    hosted.counters.produce_requests += 1
     appended.append(new_tuple(Appended, (hosted, hosted.role, last_offset + 1)))
     log_start_offset = hosted.log.offsets.start
     return new_tuple(

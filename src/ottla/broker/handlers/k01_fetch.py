@@ -230,6 +230,12 @@ class _Fetch:
             session_response = self._session.respond(read.results, services.env.clock.monotonic_ms())
         except KafkaError as error:
             return _encode(context, FetchResponse(0, int(error.code), 0, []))
+        if self._request.replica_id < 0:
+            for counters, size in read.taken:
+                counters.bytes_out += size
+        else:
+            for counters, size in read.taken:
+                counters.replication_bytes_out += size
         if read.throttled_bytes:
             services.throttles.leader.record(read.throttled_bytes, services.env.clock.monotonic_ms())
         response = FetchResponse(0, 0, session_response.session_id, session_response.topics)

@@ -23,7 +23,7 @@ from ottla.broker.client_view import controller_id_for_clients, nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.promise import Promise
 from ottla.broker.random_uuid import random_uuid
-from ottla.broker.services import NodeServices
+from ottla.broker.services import BrokerServices
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.topic_names import topic_name_error
@@ -43,7 +43,7 @@ def lift(request: MetadataRequest, as_sent: MetadataRequest, version: int) -> Me
 
 
 async def handle(
-    services: NodeServices, context: RequestContext, request: MetadataRequest
+    services: BrokerServices, context: RequestContext, request: MetadataRequest
 ) -> Promise[MetadataResponse]:
     errors: dict[str, ErrorCode] = {}
     if (
@@ -66,7 +66,7 @@ async def handle(
 
 
 def _response(
-    services: NodeServices, context: RequestContext, topics: list[MetadataResponseTopic]
+    services: BrokerServices, context: RequestContext, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     return MetadataResponse(
         throttle_time=timedelta(),
@@ -82,7 +82,7 @@ def _response(
 
 
 async def _create_missing(
-    services: NodeServices, wanted: tuple[MetadataRequestTopic, ...]
+    services: BrokerServices, wanted: tuple[MetadataRequestTopic, ...]
 ) -> dict[str, ErrorCode]:
     """Creates the topics that do not exist. Returns the errors of those that could not be created."""
     errors: dict[str, ErrorCode] = {}
@@ -100,12 +100,12 @@ async def _create_missing(
     return errors
 
 
-async def _create_topic(services: NodeServices, name: str) -> None:
+async def _create_topic(services: BrokerServices, name: str) -> None:
     """Raises KafkaError if the topic cannot be created. It is no error if another request has created it meanwhile."""
     command = CreateTopics(
         (NewTopic(name, random_uuid(services.env)),), placement_start=services.env.random.getrandbits(31)
     )
-    (result,) = await services.controller.submit(command, AUTO_CREATE_TIMEOUT_S)
+    (result,) = await services.topic_creation.submit(command, AUTO_CREATE_TIMEOUT_S)
     if result.error.code not in (ErrorCode.none, ErrorCode.topic_already_exists):
         raise KafkaError(result.error.code, result.error.message or f"{name} could not be created")
 

@@ -61,15 +61,16 @@ def _commit(
     """`body` is the encoded `request`, or None if it is too large to be kept as the template of a repeated commit."""
     image = services.metadata.image
     if not is_long(topic.partitions for topic in request.topics):
-        return _commit_checked(services, context, body, request, _check_topics(image, request))
+        return _commit_checked(services, context, image, body, request, _check_topics(image, request))
     return services.message_thread.submit(lambda: _check_topics(image, request)).then(
-        lambda checked: _commit_checked(services, context, None, request, checked)
+        lambda checked: _commit_checked(services, context, image, None, request, checked)
     )
 
 
 def _commit_checked(
     services: BrokerServices,
     context: RequestContext,
+    image: MetadataImage,
     body: bytes | None,
     request: OffsetCommitRequest,
     checked: tuple[list[OffsetToCommit], PartitionErrors],
@@ -86,7 +87,8 @@ def _commit_checked(
             encoded = services.message_thread.submit(lambda: encode(committed))
             return encoded.then(lambda codes_and_response: context.respond(codes_and_response[1]))
         codes, response = encode(committed)
-        if body is not None and not any(codes):
+        # A template of topics that were checked in an older image would accept commits for deleted ones.
+        if body is not None and not any(codes) and services.metadata.image is image:
             _learn(services.groups.get().templates, body, version, request, command, response)
         return context.respond(response)
 

@@ -272,7 +272,11 @@ class RaftDriver:
                 return
             changed = loop.create_future()
             self._changed.append(changed)
-            await asyncio.wait([changed], timeout=remaining_s)
+            try:
+                await asyncio.wait([changed], timeout=remaining_s)
+            finally:
+                if not changed.done():  # a quorum without changes would keep all of them
+                    self._changed.remove(changed)
 
     # Steps
 

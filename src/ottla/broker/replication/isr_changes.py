@@ -154,6 +154,10 @@ class IsrChanges:
             return True
         if result.error is ErrorCode.none:
             logger.info("%s: the in-sync replicas are %s", hosted.topic_partition, list(result.isr))
+            if len(result.isr) < len(leader.isr):
+                # The metadata brings the smaller ISR behind the configs that the controller knew. With it and an older
+                # min.insync.replicas, the leader could commit records alone that an eligible leader does not have.
+                return True
             hosted.isr_committed(
                 result.isr,
                 (self._local_id, *leader.replicas.followers),
@@ -165,6 +169,6 @@ class IsrChanges:
                     hosted.topic_partition, list(proposal.isr), result.error.name)  # fmt: skip
         if result.error is ErrorCode.ineligible_replica:
             # The epochs were right, so no controller has changed the ISR. A later fetch proposes again.
-            leader.withdraw_isr_proposal()
+            hosted.isr_rejected(leader, self._env.clock.monotonic_ms())
             return True
         return result.error in _AWAIT_METADATA

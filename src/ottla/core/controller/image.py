@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.model.config.definition import ResourceType as ResourceType
-from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
+from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, TopicPartition
 from ottla.protocol.metadata_records.records import NO_LEADER, Endpoint, FeatureRange, OpaqueRecord
 
 METADATA_VERSION = "metadata.version"
@@ -135,6 +135,13 @@ class MetadataImage:
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(index)
+
+    def topic_id_on(self, broker_id: int, partition: TopicPartition) -> uuid.UUID | None:
+        """The topic id of a partition of which the broker has a replica, otherwise None."""
+        topic = self.topics.get(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        is_here = found is not None and broker_id in found.replicas
+        return topic.topic_id if topic is not None and is_here else None
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The dynamic configs of the resource, without defaults."""

@@ -38,6 +38,7 @@ class ElectionRules(NamedTuple):
 
 class PartitionTarget(NamedTuple):
     """What is wanted. None means no change. `lost` is a replica that may have lost records in an unclean shutdown.
+    `recreated` is one whose directory is gone: it was created again in another one, and may have no records at all.
 
     With other `replicas` come their `directories`, and an `isr` that has none of the replicas that disappear.
     """
@@ -46,6 +47,7 @@ class PartitionTarget(NamedTuple):
     directories: tuple[uuid.UUID | None, ...] | None = None
     leader_recovery_state: int | None = None
     lost: int | None = None
+    recreated: int | None = None
     replicas: Replicas | None = None
     adding: Replicas | None = None
     removing: Replicas | None = None
@@ -62,9 +64,11 @@ def change_partition(
     """The record of the change, with a new leader if the old one cannot lead; None if nothing changes."""
     state = _Replicas.of(partition, target)
     state.complete_reassignment()
+    state.forget(target.lost)
+    state.forget(target.recreated)
     if rules.has_elr:
-        state.update_elr(partition, rules.min_isr, target.lost)
-    leader, is_unclean = _elect(partition, state, election, rules)
+        state.update_elr(partition, rules.min_isr, (target.lost, target.recreated))
+    leader, is_unclean = _elect(partition, target, state, election, rules)
     if leader != partition.leader:
         if is_unclean:
             state.isr, state.elr = (leader,), ()
@@ -92,7 +96,9 @@ def change_partition(
             partition, target, is_unclean=is_unclean and leader != partition.leader
         ),
         eligible_leader_replicas=_changed(state.elr, partition.eligible_leader_replicas),
-        last_known_elr=_changed(_last_known_leader(partition, state, leader), partition.last_known_elr),
+        last_known_elr=_changed(
+            _last_known_leader(partition, target, state, leader), partition.last_known_elr
+        ),
         directories=None if state.directories == partition.directories else state.directories,
     )
     is_no_change = record == PartitionChangeRecord(partition_id=index, topic_id=topic_id)
@@ -139,7 +145,11 @@ class _Replicas:
         self.directories = tuple(directory for _, directory in kept)
         self.elr = tuple(replica for replica in self.elr if replica in self.replicas)
 
-    def update_elr(self, partition: PartitionImage, min_isr: int, lost: int | None) -> None:
+    def forget(self, lost: int | None) -> None:
+        """Removes a replica from the eligible ones. The last one stays without ELR: no other is known to be better."""
+        self.elr = tuple(replica for replica in self.elr if replica != lost) or self.elr
+
+    def update_elr(self, partition: PartitionImage, min_isr: int, lost: tuple[int | None, ...]) -> None:
         """KIP-966: below min.insync.replicas nothing more is committed, so those that leave the ISR stay eligible."""
         if len(self.isr) >= min_isr:
             self.elr = ()
@@ -148,12 +158,16 @@ class _Replicas:
         self.elr = tuple(
             replica
             for replica in candidates
-            if replica not in self.isr and replica != lost and replica in self.replicas
+            if replica not in self.isr and replica not in lost and replica in self.replicas
         )
 
 
 def _elect(
-    partition: PartitionImage, state: _Replicas, election: Election, rules: ElectionRules
+    partition: PartitionImage,
+    target: PartitionTarget,
+    state: _Replicas,
+    election: Election,
+    rules: ElectionRules,
 ) -> tuple[int, bool]:
     """The leader, and whether it may lack committed records."""
     directories = dict(zip(state.replicas, state.directories, strict=True))
@@ -168,7 +182,7 @@ def _elect(
     for replica in order:
         if replica in eligible and may_lead(replica):
             return replica, False
-    last_known = partition.last_known_elr
+    last_known = _last_known_elr(partition, target)
     if rules.has_elr and not eligible and len(last_known) == 1 and may_lead(last_known[0]):
         return last_known[0], True
     if election is Election.UNCLEAN:
@@ -178,13 +192,19 @@ def _elect(
     return NO_LEADER, False
 
 
-def _last_known_leader(partition: PartitionImage, state: _Replicas, leader: int) -> Replicas:
+def _last_known_leader(
+    partition: PartitionImage, target: PartitionTarget, state: _Replicas, leader: int
+) -> Replicas:
     """The last leader, kept while no replica is in sync. An ISR without a leader is from before the cluster had ELR."""
     if leader != NO_LEADER:
         return ()
     if not state.isr and partition.isr:
         return (partition.leader,) if partition.has_leader else partition.isr[:1]
-    return partition.last_known_elr
+    return _last_known_elr(partition, target)
+
+
+def _last_known_elr(partition: PartitionImage, target: PartitionTarget) -> Replicas:
+    return () if target.recreated in partition.last_known_elr else partition.last_known_elr
 
 
 def _recovery_change(partition: PartitionImage, target: PartitionTarget, *, is_unclean: bool) -> int:

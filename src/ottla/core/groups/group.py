@@ -1,5 +1,6 @@
 """The interface of a group of any type. Each type has a class: `ClassicGroup`, `ConsumerGroup`."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from ottla.core.coordination import Decision
@@ -19,6 +20,11 @@ class OffsetExpiry(NamedTuple):
 
 class Group(Protocol):
     group_id: str
+
+    @property
+    def members(self) -> Mapping[str, object]:
+        """By member id."""
+        ...
 
     @property
     def is_empty(self) -> bool:

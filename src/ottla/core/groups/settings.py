@@ -36,6 +36,9 @@ class GroupSettings:
     consumer_regex_refresh_interval_ms: int = 600_000
     rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
 
+    record_bytes_max: int = (
+        INT_MAX  # the coordinator cannot write larger records; no limit if it compresses them
+    )
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000

@@ -202,7 +202,7 @@ class PartitionLeader(PartitionRole):
         failure could still lose.
         """
         if plan.is_duplicate:
-            return NO_EFFECTS
+            return self.advance(now_ms)
         if awaits_flush and self._unflushed_from is None:
             self._unflushed_from = plan.first_offset
         return _APPENDED_AND_COMMITTED if self._advance_high_watermark(now_ms) else _APPENDED
@@ -212,7 +212,7 @@ class PartitionLeader(PartitionRole):
         if self._unflushed_from is None or end_offset <= self._unflushed_from:
             return NO_EFFECTS
         self._unflushed_from = None if end_offset >= self._offsets.end else end_offset
-        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
+        return self.advance(now_ms)
 
     def is_acknowledged(self, required_offset: int) -> bool:
         """Whether everything before `required_offset` is committed, so that a produce with acks=all is complete.
@@ -351,16 +351,31 @@ class PartitionLeader(PartitionRole):
         if follower is not None:
             follower.on_idle_fetches(until_ms)
 
-    def withdraw_isr_proposal(self) -> None:
-        """The controller has not accepted the proposal: a later fetch or `tick` may propose again."""
+    def withdraw_isr_proposal(self, now_ms: int) -> Effects:
+        """The controller has not accepted the proposal: a later fetch or `tick` may propose again.
+
+        Records that waited for a proposed replica need not wait for it any more.
+        """
         self.replicas.withdraw_proposal()
+        return self.advance(now_ms)
 
     def tick(self, now_ms: int) -> Effects:
         """Proposes to remove lagging followers from the ISR. Call it a few times per `replica.lag.time.max.ms`."""
         proposed = self.replicas.propose_shrink(
             self._offsets.end, now_ms, self.settings.replica_lag_time_max_ms
         )
-        return NO_EFFECTS if proposed is None else Effects(proposed_isr=proposed)
+        if proposed is None:
+            return self.advance(now_ms)
+        return Effects(high_watermark_moved=self._advance_high_watermark(now_ms), proposed_isr=proposed)
+
+    def configure(self, settings: LeaderSettings, now_ms: int) -> Effects:
+        """Applies changed configs. A smaller `min.insync.replicas` may commit records."""
+        self.settings = settings
+        return self.advance(now_ms)
+
+    def advance(self, now_ms: int) -> Effects:
+        """Commits what all in-sync replicas have, after a change that is not an append or a fetch, or a while."""
+        return HIGH_WATERMARK_MOVED if self._advance_high_watermark(now_ms) else NO_EFFECTS
 
     def on_isr_committed(
         self,

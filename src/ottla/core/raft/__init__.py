@@ -25,8 +25,10 @@ leader of that epoch is known too.
     resigned    -> unattached    the election timeout has expired; the epoch becomes the next one
 
 The voters are those of the latest record in the log that names them, committed or not; `membership` has the rules by
-which
-a leader changes them. With kraft.version 0 there is no such record, and the voters are fixed.
+which a leader changes them. With kraft.version 0 there is no such record, and the voters are fixed. A node whose
+removal is not committed yet may still stand for election, but it does not count its own vote.
 
-An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader.
+An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader. A
+follower whose leader does not respond goes on to fetch from it, and asks the other voters for a new one meanwhile. It
+does not forget the leader, as in Kafka: only the connection may be lost, and the broker's heartbeats go to that leader.
 """

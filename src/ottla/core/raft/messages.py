@@ -12,6 +12,7 @@ from ottla.core.raft.voter_set import LoggedMembership
 from ottla.model.errors import ErrorCode
 
 NO_NODE = -1
+EPOCH_MAX = 2**31 - 1  # no epoch could follow it: a node that accepted it could never be elected again
 # Of a fetch whose sender does not say which high watermark it knows (before KIP-1166).
 UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 

@@ -13,6 +13,7 @@ from ottla.core.raft.membership import (
     is_removed,
 )
 from ottla.core.raft.messages import (
+    EPOCH_MAX,
     NO_NODE,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -85,10 +86,12 @@ class RaftNode(NodeState):
         self.role = self._first_role(now_ms)
 
     def _first_role(self, now_ms: int) -> Role:
-        if self.hard_state.leader_id == self.node_id:
-            # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
-            return Resigned(now_ms + self.election_timeout_ms())
-        if self.hard_state.leader_id != NO_NODE:
+        if self.leader_id == self.node_id:
+            if self.may_stand:
+                # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
+                return Resigned(now_ms + self.election_timeout_ms())
+            self.hard_state = self.hard_state._replace(leader_id=NO_NODE)  # it is only an observer now
+        if self.leader_id != NO_NODE:
             return Follower(now_ms + self.settings.fetch_timeout_ms)
         # A quorum that starts does not wait for an election timeout. If there is a leader, the voters that hear from it
         # reject the pre-vote.
@@ -122,18 +125,13 @@ class RaftNode(NodeState):
 
     def _on_timeout(self, now_ms: int) -> None:
         match self.role:
-            case Candidate():
+            case Follower() as follower if not self.may_stand:
+                self.outbox.give_up(self.leader_id, now_ms)
+                follower.deadline_ms = now_ms + self.settings.fetch_timeout_ms
+            case Unattached() as unattached if not self.may_stand:  # it was a voter when its timeout began
+                unattached.deadline_ms = NEVER_MS
+            case Unattached() | Candidate() | Follower():
                 self._become_prospective(now_ms)
-            case Unattached():
-                if self.may_stand:
-                    self._become_prospective(now_ms)
-                else:
-                    self.role.deadline_ms = NEVER_MS
-            case Follower():
-                if self.may_stand:
-                    self._become_prospective(now_ms)
-                else:
-                    self._become_unattached(self.epoch, now_ms)
             case Prospective():
                 self._give_up_prospects(now_ms)
             case Leader():
@@ -154,7 +152,7 @@ class RaftNode(NodeState):
 
     def _become_unattached(self, epoch: int, now_ms: int, leader_id: int = NO_NODE) -> None:
         deadline_ms = self.unattached_deadline_ms(now_ms)
-        if isinstance(self.role, Unattached | Candidate | Resigned):
+        if self.may_stand and isinstance(self.role, Unattached | Candidate | Resigned):
             deadline_ms = min(self.role.deadline_ms, deadline_ms)
         self.hard_state = self.hard_state.in_epoch(epoch, leader_id)
         self._become(Unattached(deadline_ms))
@@ -162,12 +160,14 @@ class RaftNode(NodeState):
     def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
         self.hard_state = self.hard_state.in_epoch(epoch, leader_id)
         self._leader_high_watermark = 0
-        self._become(Follower(now_ms + self.settings.fetch_timeout_ms))
+        failures = self.outbox.failures(leader_id)
+        self._become(Follower(now_ms + self.settings.fetch_timeout_ms, failures_at_confirmation=failures))
 
     def _become_prospective(self, now_ms: int) -> None:
         if isinstance(self.role, Candidate):
             self.hard_state = self.hard_state._replace(leader_id=NO_NODE)
-        self._become(Prospective(Votes(self.voters, self._own_vote()), now_ms + self.election_timeout_ms()))
+        votes = Votes(self.voters, self._own_vote())
+        self._become(Prospective(votes, now_ms + self.election_timeout_ms()))
 
     def _own_vote(self) -> dict[int, bool]:
         return {self.node_id: True} if self.is_voter else {}
@@ -189,16 +189,11 @@ class RaftNode(NodeState):
         self.hard_state = HardState(self.epoch, self.node_id, NO_NODE)
         others = {voter: Progress() for voter in self.voters if voter != self.node_id}
         granting = tuple(voter for voter, is_granted in sorted(votes.granted.items()) if is_granted)
-        self._become(
-            Leader(
-                self.log.end_offset,
-                granting,
-                others,
-                self.check_quorum_deadline_ms(now_ms),
-                now_ms,
-                counts_itself=self.is_voter,
-            )
+        deadline_ms = self.check_quorum_deadline_ms(now_ms)
+        leader = Leader(
+            self.log.end_offset, granting, others, deadline_ms, now_ms, counts_itself=self.is_voter
         )
+        self._become(leader)
         begin_epoch(self, granting)
 
     def resign(self, now_ms: int) -> None:
@@ -263,11 +258,9 @@ class RaftNode(NodeState):
 
         KIP-853: if voters change, this node may not know the newest of them yet.
         """
-        if leader_id == NO_NODE:
-            return True
-        if self.history.is_fixed and leader_id not in self.voters:
+        if epoch >= EPOCH_MAX or (self.history.is_fixed and leader_id not in (NO_NODE, *self.voters)):
             return False
-        return epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
+        return leader_id == NO_NODE or epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
 
     def _follow_news(self, epoch: int, leader_id: int, now_ms: int) -> None:
         """Applies another node's view of the leader. `epoch` is not below this node's; the leader may be unknown."""
@@ -335,13 +328,13 @@ class RaftNode(NodeState):
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
         """The response without `size` and `data`, which the caller adds if there is no error."""
         error = self.leadership_error(request.epoch)
-        if error is ErrorCode.none and request.snapshot not in self.log.snapshots:
+        is_known = request.snapshot.offset > 0 and request.snapshot in self.log.snapshots
+        if error is ErrorCode.none and not is_known:
             error = ErrorCode.snapshot_not_found
         if error is ErrorCode.none and isinstance(self.role, Leader):
             self._note_contact(self.role, ReplicaKey(request.replica_id, request.directory_id), now_ms)
-        return FetchSnapshotResponse(
-            self.epoch, self.leader_id, request.snapshot, position=request.position, error=error
-        )
+        snapshot, position = request.snapshot, request.position
+        return FetchSnapshotResponse(self.epoch, self.leader_id, snapshot, position=position, error=error)
 
     def _announced_high_watermark(self) -> int:
         """The high watermark for responses. A new leader does not know it until an entry of its epoch is committed."""
@@ -382,9 +375,7 @@ class RaftNode(NodeState):
         """A request has timed out, or its connection has failed. `is_refused`: no process listens there."""
         if not self.outbox.take(number, receiver):
             return
-        if isinstance(self.role, Follower) and not self.may_stand:  # another voter may know of a new leader
-            self._become_unattached(self.epoch, now_ms)
-        elif isinstance(self.role, Follower) and is_refused:
+        if isinstance(self.role, Follower) and self.may_stand and is_refused:
             # The leader is dead. If it is not, voters that hear from it reject the pre-vote.
             self.role.deadline_ms = min(self.role.deadline_ms, self.soon_ms(now_ms))
         self.outbox.pause_unreachable(receiver, now_ms)
@@ -405,6 +396,8 @@ class RaftNode(NodeState):
             self._become_follower(epoch, leader_id, now_ms)
             # If the observer has asked the leader itself, the response has records.
             return not isinstance(response, FetchResponse) or response.error is not ErrorCode.none
+        if isinstance(self.role, Follower) and leader_id == self.leader_id:
+            self.role.failures_at_confirmation = self.outbox.failures(leader_id)
         return False
 
     def _count_vote(self, voter: int, is_granted: bool, now_ms: int) -> None:
@@ -438,6 +431,7 @@ class RaftNode(NodeState):
         if response.diverging is not None:
             self._truncate(self.log.truncation_for(response.diverging))
         elif response.snapshot is not None:
+            self._check_above_commit(response.snapshot.offset)
             self.role.snapshot, self.role.snapshot_position = response.snapshot, 0
         else:
             for batch in response.batches:
@@ -451,15 +445,18 @@ class RaftNode(NodeState):
             self._follow_high_watermark()
 
     def _truncate(self, offset: int) -> None:
+        self._check_above_commit(offset)
+        self.log.truncate_to(offset)
+        self._truncate_to = offset
+        self.history.truncate_to(offset)
+        self.take_voters()
+
+    def _check_above_commit(self, offset: int) -> None:
         if offset < self.high_watermark:
             raise DivergedBelowCommit(
                 f"node {self.leader_id}, the leader of epoch {self.epoch}, asks node {self.node_id} to truncate its "
                 f"metadata log to offset {offset}, below the high watermark {self.high_watermark}"
             )
-        self.log.truncate_to(offset)
-        self._truncate_to = offset
-        self.history.truncate_to(offset)
-        self.take_voters()
 
     def _on_snapshot_fetched(self, response: FetchSnapshotResponse, now_ms: int) -> None:
         role = self.role
@@ -538,11 +535,7 @@ class RaftNode(NodeState):
     # -- messages
 
     def _messages(self, now_ms: int) -> list[Outbound]:
-        return [
-            self.outbox.send(to, request)
-            for to, request in due_requests(self, now_ms)
-            if self.outbox.may_send_to(to, now_ms)
-        ]
+        return self.outbox.send_all(due_requests(self, now_ms), now_ms)
 
     # -- invariants
 

@@ -44,7 +44,6 @@ class NodeState:
         self._chunk: SnapshotChunk | None = None
         backoff_ms_max = UNREACHABLE_BACKOFF_MS_MAX if self.may_stand else OBSERVER_BACKOFF_MS_MAX
         self.outbox = Outbox(settings.retry_backoff_ms, backoff_ms_max)
-        self.asked = 0  # how many voters an observer has asked for the leader
         self.role: Role = Unattached(NEVER_MS)
 
     @property

@@ -23,8 +23,8 @@ def due_requests(node: NodeState, now_ms: int) -> list[tuple[int, Request]]:
             end = EndQuorumEpochRequest(node.epoch, node.node_id, resigned.preferred_successors)
             return [(voter, end) for voter in sorted(resigned.unacknowledged)]
         case Follower() as follower:
-            return _fetches(node, follower)
-        case Unattached() if not node.may_stand and not node.outbox.awaits_response:
+            return _fetches(node, follower, now_ms)
+        case Unattached() if not node.may_stand:
             return _search_for_leader(node, now_ms)
     return []
 
@@ -53,14 +53,22 @@ def _announcements(node: NodeState, leader: Leader, now_ms: int) -> list[tuple[i
     ]
 
 
-def _fetches(node: NodeState, follower: Follower) -> list[tuple[int, Request]]:
+def _fetches(node: NodeState, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
     if node.has_unsaved_log:
         return []  # a fetch reports that the log is durable up to its offset
+    fetch: Request = _fetch_request(node)
     if follower.snapshot is not None:
         position, directory_id = follower.snapshot_position, node.own.directory_id
-        request = FetchSnapshotRequest(node.epoch, node.node_id, follower.snapshot, position, directory_id)
-        return [(node.leader_id, request)]
-    return [(node.leader_id, _fetch_request(node))]
+        fetch = FetchSnapshotRequest(node.epoch, node.node_id, follower.snapshot, position, directory_id)
+    return [(node.leader_id, fetch), *_search_for_successor(node, follower, now_ms)]
+
+
+def _search_for_successor(node: NodeState, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
+    """The leader of an observer may be dead, and nobody announces the next one to an observer."""
+    failures = 0 if node.may_stand else node.outbox.failures(node.leader_id)
+    is_confirmed = failures == follower.failures_at_confirmation
+    is_waiting = is_confirmed and not node.outbox.is_paused(node.leader_id, now_ms)
+    return [] if failures == 0 or is_waiting else _search_for_leader(node, now_ms)
 
 
 def _fetch_request(node: NodeState) -> FetchRequest:
@@ -73,8 +81,6 @@ def _fetch_request(node: NodeState) -> FetchRequest:
 def _search_for_leader(node: NodeState, now_ms: int) -> list[tuple[int, Request]]:
     """Asks the voters in the log and those that were found at the start: the log may be old (KIP-853)."""
     known = dict.fromkeys([*node.voters, *node.history.static.ids])
-    others = [voter for voter in known if voter != node.node_id and node.outbox.may_send_to(voter, now_ms)]
-    if not others:
-        return []
-    node.asked += 1
-    return [(others[node.asked % len(others)], _fetch_request(node))]
+    others = [voter for voter in known if voter not in (node.node_id, node.leader_id)]
+    asked = node.outbox.choose(others, now_ms)
+    return [] if asked is None else [(asked, _fetch_request(node))]

@@ -25,7 +25,7 @@ class Votes:
 
     @property
     def is_won(self) -> bool:
-        return sum(self.granted.values()) >= self.majority
+        return sum(self.granted.get(voter, False) for voter in self.voters) >= self.majority
 
     @property
     def is_lost(self) -> bool:
@@ -59,10 +59,14 @@ class Candidate:
 
 @dataclass
 class Follower:
-    """Fetches from the leader. `has_fetched` is set by the first response of the leader in this epoch."""
+    """Fetches from the leader. `has_fetched` is set by the first response of the leader in this epoch.
+
+    `failures_at_confirmation`: the failed fetches in a row when a voter last named this leader to an observer.
+    """
 
     deadline_ms: int
     has_fetched: bool = False
+    failures_at_confirmation: int = 0
     snapshot: OffsetAndEpoch | None = None  # being fetched instead of records
     snapshot_position: int = 0
 

@@ -1,7 +1,7 @@
 """Whether a node votes for a candidate (KIP-595), or would (KIP-996)."""
 
 from ottla.core.raft.log_state import OffsetAndEpoch
-from ottla.core.raft.messages import NO_NODE, VoteRequest
+from ottla.core.raft.messages import EPOCH_MAX, NO_NODE, VoteRequest
 from ottla.core.raft.ready import HardState
 from ottla.core.raft.roles import Follower, Leader, Role
 from ottla.core.raft.voter_set import ReplicaKey, Voter
@@ -10,7 +10,7 @@ from ottla.core.raft.voter_set import ReplicaKey, Voter
 def is_valid_vote(request: VoteRequest) -> bool:
     epoch_max = request.epoch if request.is_pre_vote else request.epoch - 1
     has_valid_end = request.log_end.offset >= 0 and 0 <= request.log_end.epoch <= epoch_max
-    return request.candidate_id >= 0 and has_valid_end
+    return request.candidate_id >= 0 and request.epoch < EPOCH_MAX and has_valid_end
 
 
 def grants_vote(role: Role, state: HardState, log_end: OffsetAndEpoch, request: VoteRequest) -> bool:

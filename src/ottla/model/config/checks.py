@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.model.config.listeners import duplicate_errors
+from ottla.model.config.metrics_address import metrics_errors
 from ottla.model.config.topic import topic_default
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def conflict_errors(config: "BrokerConfig") -> list[str]:
         *_range_errors(config),
         *_node_errors(config),
         *_quorum_errors(config),
+        *metrics_errors(config),
     ]
 
 

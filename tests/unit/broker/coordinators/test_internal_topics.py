@@ -17,21 +17,21 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api_keys import ApiKey
 
 DEFAULT = consumer_offsets(BrokerConfig({"node.id": "1", "log.dirs": "/data"}))
-SINGLE = ClusterSize(voters=1, registered_brokers=1, active_brokers=1)
+SINGLE = ClusterSize(is_own_quorum=True, registered_brokers=1, active_brokers=1)
 
 
 @pytest.mark.parametrize(
     ("cluster", "is_set", "expected"),
     [
-        (ClusterSize(3, 3, 3), False, 3),
-        (ClusterSize(1, 5, 5), True, 3),
-        (ClusterSize(3, 3, 2), False, None),  # the third broker has not started yet
-        (ClusterSize(3, 1, 1), False, None),  # the first broker of three
-        (ClusterSize(1, 2, 2), False, None),
-        (ClusterSize(1, 2, 1), False, None),  # the other one is fenced
+        (ClusterSize(False, 3, 3), False, 3),
+        (ClusterSize(True, 5, 5), True, 3),
+        (ClusterSize(False, 3, 2), False, None),  # the third broker has not started yet
+        (ClusterSize(False, 1, 1), False, None),  # the first broker of three
+        (ClusterSize(True, 2, 2), False, None),
+        (ClusterSize(True, 2, 1), False, None),  # the other one is fenced
         (SINGLE, False, 1),
         (SINGLE, True, None),
-        (ClusterSize(1, 1, 0), False, 1),
+        (ClusterSize(True, 1, 0), False, 1),
     ],
 )
 def test_the_replication_factor_is_the_configured_one_except_on_a_single_node(
@@ -55,7 +55,7 @@ def test_the_error_says_what_to_set() -> None:
     )
     topic = transaction_state(BrokerConfig({"node.id": "1", "log.dirs": "/data"}))
     with pytest.raises(KafkaError) as rejected:
-        replication_factor_of(topic, ClusterSize(3, 2, 2), is_set=False)
+        replication_factor_of(topic, ClusterSize(False, 2, 2), is_set=False)
     assert rejected.value.message.endswith(
         "Start more brokers, or set transaction.state.log.replication.factor to a smaller number"
     )

@@ -1,6 +1,7 @@
 """A leader's proposal of an ISR counts until the controller's decision is known."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -45,17 +46,24 @@ def leader_with_proposal() -> LeaderAndLog:
     return leader
 
 
-def propose(controller: Controller, seconds: float, *, disk_fails: bool = False) -> LeaderAndLog:
+def propose(
+    controller: Controller,
+    seconds: float,
+    *,
+    disk_fails: bool = False,
+    new_leader: Callable[[], LeaderAndLog] = leader_with_proposal,
+) -> LeaderAndLog:
     """The leader's state some time after its proposal. Its disk may fail during the first request."""
 
     async def main(world: World) -> LeaderAndLog:
-        leader = leader_with_proposal()
+        leader = new_leader()
         hosted = SimpleNamespace(
             topic_id=TOPIC_ID,
             topic_partition=TopicPartition("journal", 0),
             role=leader,
             failure=None,
             isr_committed=lambda isr, replicas, epoch, now_ms: leader.on_isr_committed(isr, epoch, now_ms),
+            isr_rejected=lambda leader, now_ms: leader.withdraw_isr_proposal(now_ms),
         )
         env = world.process("broker", world.new_disk()).env
         tasks = BackgroundTasks()
@@ -141,3 +149,19 @@ def test_many_proposals_are_sent_in_requests_that_the_controller_decides_quickly
     simulate(main, 1)
     sizes = [len(topic.partitions) for command in controller.commands for topic in command.topics]
     assert max(sizes) == sizes[0] == PROPOSALS_PER_REQUEST
+
+
+def test_a_smaller_isr_is_not_in_force_before_the_metadata_has_it() -> None:
+    """The metadata brings configs in their order: an older min.insync.replicas would commit records too early."""
+
+    def lagging() -> LeaderAndLog:
+        leader = leader_of(isr=(1, 2), log_end_offset=10)
+        assert leader.tick(1 << 40).proposed_isr == (1,)
+        return leader
+
+    controller = Controller()
+    leader = propose(controller, 5.0, new_leader=lagging)
+    assert len(controller.commands) == 1
+    assert (leader.isr, leader.high_watermark) == ((1, 2), 0)
+    leader.on_isr_committed((1,), 8, 1 << 40)
+    assert (leader.isr, leader.high_watermark) == ((1,), 10)

@@ -195,3 +195,15 @@ def test_a_partition_without_a_leader_has_none_that_could_lead(has_elr: bool) ->
             changed = before if record is None else changed_partition(before, record)
             assert (changed.leader != NO_LEADER) == bool(available)
             assert changed.leader in (NO_LEADER, *changed.isr)
+
+
+def test_without_elr_a_replica_that_may_have_lost_records_leaves_the_list_that_is_kept() -> None:
+    """The feature was lowered while no replica was in sync. Broker 1 still has all records."""
+    before = partition(isr=(), leader=NO_LEADER, eligible_leader_replicas=(1, 2))
+    assert after(before, {2}, (), lost=2).leader == NO_LEADER
+    assert after(before, {2}, (), lost=2).eligible_leader_replicas == (1,)
+
+
+def test_without_elr_the_last_replica_stays_in_the_list_that_is_kept() -> None:
+    before = partition(isr=(), leader=NO_LEADER, eligible_leader_replicas=(2,))
+    assert after(before, {2}, (), lost=2).leader == 2

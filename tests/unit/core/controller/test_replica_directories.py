@@ -1,12 +1,13 @@
 """Brokers with several directories say where their replicas are (KIP-858)."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from tests.unit.core.controller.controller_cluster import Cluster
 
 from ottla.core.controller.commands import AssignReplicasToDirs
-from ottla.core.controller.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from ottla.core.controller.image import ELR_VERSION, LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from ottla.model.errors import ErrorCode
 from ottla.protocol.metadata_records.records import NO_LEADER
 
@@ -78,3 +79,34 @@ def test_the_only_replica_leads_again_when_it_is_in_an_online_directory(cluster:
     assert cluster.partition("b").leader == NO_LEADER
     assign(cluster, directory(cluster, 0), 0, topic_id=topic_id)
     assert cluster.partition("b").leader == 1
+
+
+def test_a_replica_that_was_created_again_in_another_directory_is_not_eligible() -> None:
+    """Broker 1 has the only in-sync copy in a directory that fails. Its operator removes the directory from log.dirs,
+    and the broker creates an empty replica in another one.
+    """
+    cluster = Cluster(brokers=0, features={ELR_VERSION: 1})
+    cluster.start_broker(1, directories=2)
+    cluster.start_broker(2)
+    cluster.fence(2)
+    cluster.create("a", -1, -1, assignments=((0, (1, 2)),))
+    failed, other = directory(cluster, 0), directory(cluster, 1)
+    assign(cluster, failed, 0)
+    assert cluster.partition().isr == (1,)
+    epoch = cluster.image.brokers[1].epoch
+    cluster.heartbeat(1, offline_log_dirs=(failed,))
+    assert (cluster.partition().leader, cluster.partition().eligible_leader_replicas) == (NO_LEADER, (1,))
+    cluster.submit(
+        replace(cluster.registration(1, previous_broker_epoch=epoch, is_local=True), log_dirs=(other,))
+    )
+    cluster.heartbeat(1)
+    assign(cluster, other, 0)
+    partition = cluster.partition()
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, (), ())
+    assert partition.last_known_elr == ()
+
+
+def test_a_replica_that_moves_between_directories_stays_in_the_isr(cluster: Cluster) -> None:
+    assign(cluster, directory(cluster, 0), 0)
+    assign(cluster, directory(cluster, 1), 0)
+    assert (cluster.partition().leader, cluster.partition().isr) == (1, (1, 2))

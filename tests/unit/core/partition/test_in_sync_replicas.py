@@ -1,5 +1,7 @@
 """In-sync replicas, the high watermark, and when a replica joins or leaves the ISR."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from tests.unit.core.partition.batches import batch
 
 from ottla.core.partition.effects import Effects
 from ottla.core.partition.epochs import LeaderEpochCache
-from ottla.core.partition.leader import IsrProposal, LeaderSettings, PartitionLeader
+from ottla.core.partition.leader import AppendPlan, IsrProposal, LeaderSettings, PartitionLeader
 from ottla.core.partition.log_offsets import MutableLogOffsets
 from ottla.core.partition.producers import ProducerStateTable
 from ottla.model.errors import ErrorCode, KafkaError
@@ -465,3 +467,56 @@ def test_a_new_leader_waits_for_the_flush_of_records_that_it_took_over() -> None
     assert leader.high_watermark == 6
     assert leader.on_flushed(10, 0).high_watermark_moved
     assert leader.high_watermark == 10
+
+
+def append_once(leader: LeaderAndLog, now_ms: int) -> AppendPlan:
+    """A batch of an idempotent producer, or its retry."""
+    header = batch(count=1, producer_id=7, sequence=0)
+    plan = leader.plan_append([header], now_ms, required_acks=1)
+    if not plan.is_duplicate:
+        leader.log.end = plan.last_offset + 1
+        leader._producers.update(plan.batches[0].header)
+    leader.on_appended(plan, now_ms)
+    return plan
+
+
+def waiting_for_a_fenced_follower() -> LeaderAndLog:
+    """Follower 2 was about to join the ISR (1) when a record came; then its broker was fenced."""
+    leader = leader_of(isr=(1,))
+    assert fetch(leader, 2, 0).proposed_isr == (1, 2)
+    append_once(leader, 1)
+    leader.on_follower_unavailable(2, 2)
+    assert leader.high_watermark == 0  # the controller may have added it
+    return leader
+
+
+def test_records_do_not_wait_for_a_replica_that_the_controller_has_rejected() -> None:
+    leader = waiting_for_a_fenced_follower()
+    assert leader.withdraw_isr_proposal(3).high_watermark_moved
+    assert leader.high_watermark == 1
+
+
+def test_the_retry_of_a_batch_commits_it_if_all_in_sync_replicas_have_it() -> None:
+    leader = waiting_for_a_fenced_follower()
+    leader.replicas.withdraw_proposal()
+    assert append_once(leader, 3).is_duplicate
+    assert leader.high_watermark == 1
+
+
+def test_records_do_not_wait_longer_than_the_lag_time_for_a_follower_outside_of_the_isr() -> None:
+    leader = leader_of(isr=(1,))
+    fetch(leader, 2, 0)
+    leader.replicas.withdraw_proposal()
+    append_once(leader, 1)
+    assert not leader.tick(LAG_MAX_MS).high_watermark_moved
+    assert leader.tick(LAG_MAX_MS + 1).high_watermark_moved
+    assert leader.high_watermark == 1
+
+
+def test_a_smaller_min_insync_replicas_commits_what_the_isr_has() -> None:
+    leader = leader_of(isr=(1, 2), min_isr=2)
+    append_once(leader, 1)
+    leader.on_isr_committed((1,), 1, 2)
+    assert leader.high_watermark == 0
+    assert leader.configure(replace(leader.settings, min_insync_replicas=1), 3).high_watermark_moved
+    assert leader.high_watermark == 1

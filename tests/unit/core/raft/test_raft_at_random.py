@@ -280,7 +280,11 @@ def first_broken_promise(first_seed: int = 0, seeds: int = 200) -> str:
     for seed in range(first_seed, first_seed + seeds):
         try:
             run_seed(seed)
-        except (BrokenPromise, DivergedBelowCommit) as broken:  # the nodes may notice it themselves
+        except (
+            AssertionError,
+            BrokenPromise,
+            DivergedBelowCommit,
+        ) as broken:  # the nodes may notice it themselves
             return str(broken)
     return "none"
 

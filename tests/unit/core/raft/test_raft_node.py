@@ -265,6 +265,54 @@ def test_an_observer_of_a_dead_leader_soon_follows_the_next_one() -> None:
     assert [message.to for message in sent(raft, now_ms)] == [3]
 
 
+def following_observer() -> RaftNode:
+    """Follows node 1, which has responded to a fetch and holds the next one."""
+    raft = observer((1, 2, 3), epoch=5)
+    raft.hard_state = HardState(5, 1)
+    raft.role = Follower(RaftSettings().fetch_timeout_ms)
+    (first,) = sent(raft, 0)
+    raft.on_response(first.number, 1, FetchResponse(5, 1, 0), 0)
+    return raft
+
+
+def test_an_observer_that_loses_a_connection_keeps_its_leader_and_fetches_again() -> None:
+    """The heartbeats of its broker go to that leader. A voter that is asked for a new one may never respond."""
+    raft = following_observer()
+    (fetch,) = sent(raft, 100)
+    raft.on_no_response(fetch.number, 1, 200)
+    assert raft.leader_id == 1
+    (asked,) = sent(raft, 200)
+    assert asked.to in (2, 3)
+    again_ms = 200 + RaftSettings().retry_backoff_ms
+    assert raft.next_tick_ms() == again_ms
+    (fetch,) = sent(raft, again_ms)
+    assert fetch.to == 1
+    raft.on_response(fetch.number, 1, FetchResponse(5, 1, 0), 300)
+    raft.on_no_response(asked.number, asked.to, 2_200)
+    assert (raft.leader_id, [message.to for message in sent(raft, 2_200)]) == (1, [1])
+
+
+def test_an_observer_asks_no_other_voter_while_a_leader_that_one_has_named_holds_the_fetch() -> None:
+    raft = following_observer()
+    (fetch,) = sent(raft, 100)
+    raft.on_no_response(fetch.number, 1, 200)
+    (asked,) = sent(raft, 200)
+    same = FetchResponse(5, 1, error=ErrorCode.not_leader_or_follower)
+    raft.on_response(asked.number, asked.to, same, 219)
+    assert [[message.to for message in sent(raft, now_ms)] for now_ms in range(220, 700, 20)][1:] == [[]] * 23
+    assert raft.leader_id == 1
+
+
+def test_an_observer_of_a_silent_leader_asks_the_others_and_follows_the_next_one() -> None:
+    raft = following_observer()
+    assert [message.to for message in sent(raft, 100)] == [1]
+    assert sent(raft, 1_999) == ()
+    (asked,) = sent(raft, 2_000)
+    assert (asked.to in (2, 3), raft.leader_id) == (True, 1)
+    raft.on_response(asked.number, asked.to, FetchResponse(6, 3, error=ErrorCode.fenced_leader_epoch), 2_001)
+    assert (raft.leader_id, [message.to for message in sent(raft, 2_001)]) == (3, [3])
+
+
 def test_a_pause_that_has_ended_does_not_keep_a_node_awake() -> None:
     settings = RaftSettings()
     raft = RaftNode(

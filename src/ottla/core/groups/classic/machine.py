@@ -68,7 +68,8 @@ class ClassicMachine:
     def sync_group(self, command: SyncGroup, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         group = self._state.groups.get(command.group_id)
         if isinstance(group, ClassicGroup):
-            sync(group, command, waiter, decision, now_ms)
+            limit = self._state.settings.record_bytes_max
+            sync(group, command, waiter, decision, now_ms, record_bytes_max=limit)
         elif not self._try_migration(command, waiter, decision, now_ms):
             _check_group_id(command.group_id)
             raise unknown_member(command.group_id, command.member_id)

@@ -22,7 +22,7 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.group import Group, GroupDecision, OffsetExpiry
 from ottla.core.groups.offsets.repeated_commits import RepeatedCommit, RepeatedOffsets
-from ottla.core.groups.offsets.store import OffsetStore, OffsetValue
+from ottla.core.groups.offsets.store import OffsetsByTopic, OffsetStore, OffsetValue
 from ottla.core.groups.state import GroupsState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
@@ -43,6 +43,10 @@ class OffsetsMachine:
     def __init__(self, state: GroupsState) -> None:
         self._state = state
         self._offsets = OffsetStore()
+
+    def committed(self, group_id: str) -> OffsetsByTopic:
+        """The committed offsets of the group, to be read at once."""
+        return self._offsets.of_group(group_id)
 
     def commit(self, command: OffsetCommit, waiter: Waiter, decision: GroupDecision, now_ms: int) -> None:
         group = self._state.groups.get(command.group_id)

@@ -43,4 +43,8 @@ ottla.log.level
 ottla.loop.turn.warn.ms
     If a turn of the event loop takes this long, the broker logs the code that ran, because all clients wait
     meanwhile. 0 disables it.
+ottla.metrics.address
+    HOST:PORT at which the broker serves its metrics over HTTP, at /metrics; port 0 takes a free one. Empty: nowhere.
+ottla.metrics.remote
+    Whether ottla.metrics.address may be one that other machines reach. They read the names of topics and groups there.
 """

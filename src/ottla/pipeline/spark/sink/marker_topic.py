@@ -90,8 +90,9 @@ class MarkerTopic:
         """The markers of all Spark partitions that have one. Creates the topic if it does not exist."""
         room = self._partition_count()
         if room == 0:
-            self._create()
-            return Snapshot({}, FIRST_PARTITIONS)
+            if self._create():
+                return Snapshot({}, FIRST_PARTITIONS)
+            room = self._partition_count()
         self._check_policy()
         return Snapshot(self.read(range(room)), room)
 
@@ -200,7 +201,9 @@ class MarkerTopic:
                 " says so.",
             )
 
-    def _create(self) -> None:
+    def _create(self) -> bool:
+        """Returns False if the topic exists: the broker that was asked before did not know it yet."""
+        is_new = True
         topic = NewTopic(self.topic, FIRST_PARTITIONS, config=_CONFIGS)
         try:
             self.admin.create_topics([topic], request_timeout=TIMEOUT_S)[self.topic].result()
@@ -211,7 +214,9 @@ class MarkerTopic:
                     f" {error.args[0].str()}.",
                     "Allow this user to create it, or create it: compacted, with a partition per Spark partition.",
                 ) from error
+            is_new = False
         self._wait_until_known()
+        return is_new
 
     def _wait_until_known(self) -> None:
         deadline = time.monotonic() + TIMEOUT_S
