@@ -354,9 +354,12 @@ class RaftNode(NodeState):
     def on_response(self, number: int, sender: int, response: Response, now_ms: int) -> None:
         """Applies the response to a request, unless the request is no longer outstanding."""
         self.outbox.reached(sender)
+        # An observer asks others beside its leader. A bootstrap server among them may be the leader under another id
+        # (KIP-853): its records may be older than those that the leader has sent meanwhile.
+        is_beside_leader = isinstance(self.role, Follower) and sender != self.leader_id
         if not self.outbox.take(number, sender) or self._learn_from(response, sender, now_ms):
             return
-        if response.error is not ErrorCode.none:
+        if response.error is not ErrorCode.none or is_beside_leader:
             self.outbox.pause(sender, now_ms)
             if isinstance(response, FetchSnapshotResponse):
                 self.give_up_snapshot(now_ms)
@@ -531,6 +534,9 @@ class RaftNode(NodeState):
             self.take_voters()
             if isinstance(self.role, Follower):
                 self.role.snapshot = None
+            elif isinstance(self.role, Prospective | Candidate) and not self.may_stand:
+                # The snapshot says that this node was removed. The deadlines of an observer may be late.
+                self._give_up_prospects(self.role.deadline_ms)
 
     # -- messages
 

@@ -4,19 +4,29 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from tests.unit.core.raft.quorum import Disk, Member, bootstrap_disk, dynamic_voter
+from tests.unit.core.raft.quorum import SETTINGS, Disk, Member, bootstrap_disk, dynamic_voter
 from tests.unit.core.raft.test_elections import Quorum
 
-from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.membership import (
     add_voter,
     remove_voter,
     update_voter,
     upgrade_kraft_version,
 )
-from ottla.core.raft.messages import BeginQuorumEpochRequest, FetchRequest, VoteRequest
-from ottla.core.raft.ready import LeaderChange, MembershipChange
-from ottla.core.raft.roles import Follower, Leader, Resigned
+from ottla.core.raft.messages import (
+    NO_NODE,
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Outbound,
+    ReplicatedBatch,
+    VoteRequest,
+)
+from ottla.core.raft.node import RaftNode
+from ottla.core.raft.ready import HardState, LeaderChange, MembershipChange
+from ottla.core.raft.roles import Follower, Leader, Prospective, Resigned, Unattached
 from ottla.core.raft.voter_set import (
     KRaftVersion,
     LoggedMembership,
@@ -352,3 +362,88 @@ def test_an_endpoint_of_a_voter_is_replaced() -> None:
     refusal = update_voter(quorum[1].node, stranger, quorum.now_ms)
     assert refusal is not None
     assert refusal.error is ErrorCode.voter_not_found
+
+
+def lone_node(logged: list[LoggedMembership], log: LogState, state: HardState) -> RaftNode:
+    """Node 4, which has found the bootstrap server -2."""
+    return RaftNode(
+        4,
+        VoterHistory(VoterSet.of_ids((-2,)), logged, is_fixed=False),
+        hard_state=state,
+        log=log,
+        settings=SETTINGS,
+        random_below=lambda _: 0,
+        now_ms=0,
+        own=dynamic_voter(4),
+    )
+
+
+def run(node: RaftNode, now_ms: int) -> list[Outbound]:
+    node.tick(now_ms)
+    messages: list[Outbound] = []
+    while (ready := node.ready(now_ms)) is not None:
+        messages += ready.messages
+        node.advance(ready)
+    return messages
+
+
+def test_a_former_leader_that_the_log_does_not_name_starts_as_an_observer() -> None:
+    logged = [LoggedMembership(1, KRaftVersion(1)), LoggedMembership(2, voter_set(1, 2))]
+    node = lone_node(logged, LogState(0, 3, [(5, 0)]), HardState(5, leader_id=4))
+    assert (node.may_stand, node.leader_id) == (False, NO_NODE)
+    for now_ms in (0, 100_000):
+        assert not any(isinstance(message.request, VoteRequest) for message in run(node, now_ms))
+        assert isinstance(node.role, Unattached)
+
+
+def test_a_former_leader_whose_removal_may_be_undone_stands_without_its_own_vote() -> None:
+    logged = [
+        LoggedMembership(1, KRaftVersion(1)),
+        LoggedMembership(2, voter_set(1, 4)),
+        LoggedMembership(3, voter_set(1)),
+    ]
+    node = lone_node(logged, LogState(0, 4, [(5, 0)]), HardState(5, leader_id=4))
+    assert isinstance(node.role, Resigned)
+    run(node, 10_000)
+    (asked,) = run(node, 20_000)
+    node.validate()
+    assert isinstance(node.role, Prospective)
+    assert (asked.to, node.role.votes.granted) == (1, {})
+
+
+def test_records_from_the_leader_under_the_id_of_a_bootstrap_server_are_ignored_if_they_are_late() -> None:
+    """The leader is node 1. Its log has epoch 4 from offset 2 on; the log of node 4 goes on with epoch 3."""
+    node = lone_node([], LogState(0, 3, [(3, 0)]), HardState(5, leader_id=1))
+    (fetch,) = run(node, 0)
+    node.on_no_response(fetch.number, 1, 10)
+    (asked,) = run(node, 10)
+    assert (fetch.to, asked.to) == (1, -2)
+    (fetch,) = run(node, 500)
+    diverging = FetchResponse(5, 1, diverging=OffsetAndEpoch(2, 3))
+    node.on_response(fetch.number, 1, diverging, 500)
+    (fetch,) = run(node, 500)
+    node.on_response(fetch.number, 1, FetchResponse(5, 1, 4, (ReplicatedBatch(2, 4, 4, b""),)), 510)
+    (fetch,) = run(node, 510)
+    assert (fetch.to, node.high_watermark) == (1, 4)
+    node.on_response(asked.number, -2, diverging, 520)  # would truncate committed records
+    assert (node.log.end_offset, node.leader_id) == (4, 1)
+
+
+def test_a_snapshot_without_this_node_ends_its_election() -> None:
+    logged = [LoggedMembership(1, KRaftVersion(1)), LoggedMembership(2, voter_set(1, 2, 4))]
+    node = lone_node(logged, LogState(0, 3, [(5, 0)]), HardState(5, leader_id=1))
+    (fetch,) = run(node, 0)
+    snapshot = OffsetAndEpoch(9, 5)
+    node.on_response(fetch.number, 1, FetchResponse(5, 1, snapshot=snapshot), 0)
+    (fetch,) = run(node, 0)
+    chunk = FetchSnapshotResponse(5, 1, snapshot, size=1, position=0, data=b"x")
+    node.on_response(fetch.number, 1, chunk, 0)
+    node.tick(100_000)  # before the snapshot is written
+    assert isinstance(node.role, Prospective)
+    ready = node.ready(100_000)
+    assert ready is not None
+    assert ready.chunk is not None
+    written = ready.chunk._replace(membership=(KRaftVersion(1), voter_set(1, 2)))
+    node.advance(ready._replace(chunk=written))
+    node.validate()
+    assert (node.leader_id, isinstance(node.role, Follower)) == (1, True)
