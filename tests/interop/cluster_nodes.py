@@ -71,9 +71,9 @@ class ClusterNode:
     def write_config(self, properties: Mapping[str, str]) -> None:
         self.config_path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
+    def format(self, cluster_id: str, *flags: str) -> subprocess.Popen[bytes]:
         """Starts to format the directory; `Cluster` waits, because several nodes are formatted at the same time."""
-        arguments = ["--cluster-id", cluster_id, "--config", str(self.config_path)]
+        arguments = ["--cluster-id", cluster_id, "--config", str(self.config_path), *flags]
         if self.kind == KAFKA:
             features = [part for feature in FEATURES for part in ("--feature", feature)]
             command = java_command(_libs(), "kafka.tools.StorageTool", "format", *arguments, *features)

@@ -96,10 +96,15 @@ class Cluster:
 
     # Processes
 
-    def format(self) -> None:
+    def format(self, *features: str) -> None:
+        """`features` are the first levels, as NAME=LEVEL; only Ottla's nodes take them."""
         for node in self.nodes.values():
             node.write_config(self.properties_of(node))
-        processes = [(node, node.format(self.cluster_id)) for node in self.nodes.values()]
+        flags = [part for feature in features for part in ("--feature", feature)]
+        processes = [
+            (node, node.format(self.cluster_id, *(flags if node.kind == OTTLA else [])))
+            for node in self.nodes.values()
+        ]
         for node, process in processes:
             said, _ = process.communicate(timeout=READY_TIMEOUT_S)
             assert process.returncode == 0, f"{node} cannot be formatted:\n{said.decode()}"

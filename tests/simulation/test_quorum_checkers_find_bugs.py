@@ -12,11 +12,13 @@ from ottla.broker.quorum.loader import MetadataLoader
 from ottla.broker.quorum.metadata_log import MetadataLog
 from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.quorum_state import write_quorum_state
+from ottla.core.raft import membership
 from ottla.core.raft.log_state import IN_LOG, LogState, OffsetAndEpoch
 from ottla.core.raft.node import RaftNode
 from ottla.core.raft.outbox import Outbox
 from ottla.core.raft.ready import HardState
 from ottla.core.raft.roles import Leader, Votes
+from ottla.core.raft.voter_set import VoterHistory
 from ottla.env.disk import Disk
 from ottla.model.errors import KafkaError
 from ottla.sim.quorum_checkers import (
@@ -147,6 +149,50 @@ def stands_for_election_only_once(patch: Patch) -> None:
 
 def forgets_that_it_pauses(patch: Patch) -> None:
     patch.setattr(Outbox, "may_send_to", lambda outbox, receiver, now_ms: receiver not in outbox._in_flight)
+
+
+def changes_two_voters_at_once(patch: Patch) -> None:
+    original = membership._refusal_of_leader
+
+    def refusal(node: Any) -> Any:
+        if isinstance(node.role, Leader):
+            node.role.change = None
+        return original(node)
+
+    patch.setattr(membership, "_refusal_of_leader", refusal)
+    patch.setattr(membership, "has_uncommitted_voters", lambda node: False)
+
+
+def changes_voters_before_a_commit_in_its_epoch(patch: Patch) -> None:
+    patch.setattr(membership, "has_committed_in_epoch", lambda leader: True)
+    patch.setattr(membership, "has_uncommitted_voters", lambda node: False)
+
+
+def keeps_voters_that_are_truncated(patch: Patch) -> None:
+    patch.setattr(VoterHistory, "truncate_to", lambda history, offset: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "bug",
+    [
+        changes_two_voters_at_once,
+        changes_voters_before_a_commit_in_its_epoch,
+        keeps_voters_that_are_truncated,
+    ],
+)
+def test_a_planted_bug_of_membership_is_found(
+    bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows as two leaders, as lost commits, or as a node that notices it itself."""
+    bug(monkeypatch)
+    with pytest.raises(QuorumViolation):
+        run_seeds("voters")
+
+
+def run_seeds(workload: str) -> None:
+    for seed in SEEDS:
+        run_workload(workload, seed)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ottla.core.controller.commands import ControllerCommand, ResponseT
+from ottla.core.controller.commands import ControllerCommand, CreateTopics, ResponseT
 from ottla.core.raft.messages import NO_NODE
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -96,8 +96,19 @@ class ActiveController:
         if self._connections is None:
             return await self._quorum.submit(command)
 
+        was_decided_here = False
+
         async def attempt(left_s: float) -> ResponseT:
+            nonlocal was_decided_here
             if self._quorum.is_active:
+                if was_decided_here and isinstance(command, CreateTopics):
+                    # The first decision may be committed, and the topic deleted. Another with the same topic ids would
+                    # bring the leader epochs of the deleted topic back.
+                    raise OnlyDecidedLocally(
+                        ErrorCode.not_controller,
+                        f"node {self._node_id} lost its leadership before the commit",
+                    )
+                was_decided_here = True
                 async with asyncio.timeout(left_s):
                     return await self._quorum.submit(command)
             from ottla.broker.controller_requests import call_controller

@@ -17,8 +17,9 @@ from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRe
 from kio.schema.assign_replicas_to_dirs.v0.request import PartitionData as AssignedPartitionData
 from kio.schema.assign_replicas_to_dirs.v0.request import TopicData as AssignedTopic
 from kio.schema.assign_replicas_to_dirs.v0.response import AssignReplicasToDirsResponse
-from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest as BrokerHeartbeatRequestV1
 from kio.schema.broker_heartbeat.v1.response import BrokerHeartbeatResponse
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.broker_registration.v4.request import Feature as BrokerFeature
 from kio.schema.broker_registration.v4.request import Listener as BrokerListener
@@ -117,15 +118,21 @@ def _registration_request(command: RegisterBroker, cluster_id: str) -> BrokerReg
     )
 
 
-def _heartbeat_request(command: BrokerHeartbeat, cluster_id: str) -> BrokerHeartbeatRequest:
-    return BrokerHeartbeatRequest(
-        broker_id=command.broker_id,
-        broker_epoch=command.broker_epoch,
-        current_metadata_offset=command.current_metadata_offset,
-        want_fence=command.want_fence,
-        want_shut_down=command.want_shut_down,
-        offline_log_dirs=command.offline_log_dirs,
-    )
+def _heartbeat_request(
+    command: BrokerHeartbeat, cluster_id: str
+) -> BrokerHeartbeatRequest | BrokerHeartbeatRequestV1:
+    """Only v2 has cordoned directories; controllers of older releases do not know it. The responses are the same."""
+    fields: dict[str, Any] = {
+        "broker_id": command.broker_id,
+        "broker_epoch": command.broker_epoch,
+        "current_metadata_offset": command.current_metadata_offset,
+        "want_fence": command.want_fence,
+        "want_shut_down": command.want_shut_down,
+        "offline_log_dirs": command.offline_log_dirs,
+    }
+    if command.cordoned_log_dirs is None:
+        return BrokerHeartbeatRequestV1(**fields)
+    return BrokerHeartbeatRequest(**fields, cordoned_log_dirs=command.cordoned_log_dirs)
 
 
 def _heartbeat_reply(command: BrokerHeartbeat, response: BrokerHeartbeatResponse) -> HeartbeatReply:

@@ -5,18 +5,32 @@ bootstrap.checkpoint with the first feature levels of the cluster. All nodes of 
 same cluster id before they start. A single node formats itself.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.quorum.bootstrap import DEFAULT_FEATURES, write_bootstrap_checkpoint
+from ottla.broker.quorum.bootstrap import (
+    DEFAULT_FEATURES,
+    write_bootstrap_checkpoint,
+    write_bootstrap_snapshot,
+    write_empty_quorum_state,
+)
+from ottla.broker.quorum.voters import controller_listener_name
 from ottla.broker.random_uuid import random_uuid
-from ottla.core.controller.image import ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
+from ottla.core.controller.image import (
+    ELR_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from ottla.core.controller.settings import SUPPORTED_FEATURES
+from ottla.core.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.env import Env
 from ottla.env.disk import Disk
 from ottla.model.config import BrokerConfig
-from ottla.model.ids import uuid_to_string
+from ottla.model.ids import uuid_from_string, uuid_to_string
 from ottla.storage.directory_creation import create_directory
 from ottla.storage.file_names import parse_partition_dir
 from ottla.storage.meta_properties import (
@@ -28,7 +42,59 @@ from ottla.storage.meta_properties import (
 )
 
 # The metadata.version from which on a new cluster has the default level of a feature; below it has level 0.
+_PORT_MAX = 65_535
 _DEFAULT_SINCE = {GROUP_VERSION: 22, TRANSACTION_VERSION: 24, ELR_VERSION: 26}
+
+
+class InitialControllers(NamedTuple):
+    """The first voters of a cluster (KIP-853). `is_standalone`: the node that is formatted, and no other.
+
+    Without voters, the node waits until the cluster adds it.
+    """
+
+    voters: tuple[Voter, ...] = ()
+    is_standalone: bool = False
+
+    def own_voter(self, config: BrokerConfig) -> Voter | None:
+        """This node; None if it is not one of them."""
+        if self.is_standalone:
+            return Voter(config.node_id)
+        return next((voter for voter in self.voters if voter.id == config.node_id), None)
+
+    def voters_with(self, config: BrokerConfig, directory_id: UUID) -> VoterSet:
+        """All voters with the endpoints of the controller listener, and the versions of this release."""
+        listener = controller_listener_name(config)
+        versions = SUPPORTED_FEATURES[KRAFT_VERSION]
+        if not self.is_standalone:
+            return VoterSet.of(
+                voter._replace(
+                    endpoints=tuple(endpoint._replace(listener=listener) for endpoint in voter.endpoints),
+                    kraft_versions=versions,
+                )
+                for voter in self.voters
+            )
+        endpoint = next(each for each in config.controller_listeners if each.name.upper() == listener)
+        advertised = {each.name.upper(): each for each in config.advertised_listeners}.get(listener, endpoint)
+        found = VoterEndpoint(listener, advertised.host or "localhost", advertised.port)
+        return VoterSet.of([Voter(config.node_id, directory_id, (found,), versions)])
+
+
+_INITIAL_CONTROLLER = re.compile(r"(\d+)@(?:\[([^]]+)\]|([^:@\[\]]+)):(\d+):([A-Za-z0-9_-]{22})")
+
+
+def parse_initial_controllers(text: str) -> InitialControllers:
+    """Parses `ID@HOST:PORT:DIRECTORY_ID,...`. Raises ValueError."""
+    voters: dict[int, Voter] = {}
+    for item in text.split(","):
+        match = _INITIAL_CONTROLLER.fullmatch(item.strip())
+        if match is None or int(match[4]) > _PORT_MAX:
+            raise ValueError(f"{item!r} is not a controller. Set ID@HOST:PORT:DIRECTORY_ID,...")
+        directory_id = uuid_from_string(match[5])
+        node_id, endpoint = int(match[1]), VoterEndpoint("", match[2] or match[3], int(match[4]))
+        if node_id in voters or any(voter.directory_id == directory_id for voter in voters.values()):
+            raise ValueError(f"{item!r} has the node id or the directory id of another controller")
+        voters[node_id] = Voter(node_id, directory_id, (endpoint,))
+    return InitialControllers(tuple(voters.values()))
 
 
 class FormattedDirectory(NamedTuple):
@@ -51,7 +117,11 @@ def new_cluster_id(env: Env) -> str:
 def needs_cluster_id(config: BrokerConfig) -> bool:
     """Whether the node is one of several, which must all have the same cluster id."""
     has_both_roles = set(config.get_list("process.roles")) == {"broker", "controller"}
-    return len(config.get_list("controller.quorum.voters")) > 1 or not has_both_roles
+    return (
+        len(config.get_list("controller.quorum.voters")) > 1
+        or not has_both_roles
+        or len(config.get_list("controller.quorum.bootstrap.servers")) > 1
+    )
 
 
 def feature_levels(chosen: Mapping[str, int]) -> dict[str, int]:
@@ -82,6 +152,7 @@ def format_directories(
     cluster_id: str | None = None,
     features: Mapping[str, int] = DEFAULT_FEATURES,
     ignore_formatted: bool = False,
+    initial: InitialControllers | None = None,
 ) -> list[FormattedDirectory]:
     """Formats all directories of a node, or none if one of them belongs to another cluster or node.
 
@@ -108,12 +179,22 @@ def format_directories(
                 "with --cluster-id, or choose another directory"
             )
     known_id = known_id or new_cluster_id(env)
+    own = None if initial is None else initial.own_voter(config)
     taken = {meta.directory_id for meta in found.values() if meta is not None}
+    if own is not None and own.directory_id is not None:
+        taken.add(own.directory_id)
     results = []
     for path, meta in found.items():
         is_new = meta is None
         if meta is None:
-            meta = MetaProperties(known_id, config.node_id, _new_directory_id(env, taken))
+            is_voter = own is not None and path == _normal(config.metadata_log_dir)
+            directory_id = own.directory_id if own is not None and is_voter else None
+            meta = MetaProperties(known_id, config.node_id, directory_id or _new_directory_id(env, taken))
+            if initial is not None and is_voter:
+                voters = initial.voters_with(config, meta.directory_id)
+                write_bootstrap_snapshot(env.disk, path, voters, env.clock.now_ms())
+            elif initial is not None and path == _normal(config.metadata_log_dir):
+                write_empty_quorum_state(env.disk, path)
             _format(env, path, meta, features)
         results.append(
             FormattedDirectory(path, path == _normal(config.metadata_log_dir), meta, is_new=is_new)

@@ -5,6 +5,7 @@ in the Envelope goes to the client as it is. If this node is the active controll
 """
 
 import ipaddress
+from collections.abc import Callable
 from struct import pack
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ FORWARDED_APIS = frozenset(
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
     }
 )
 
@@ -41,13 +44,21 @@ _ANONYMOUS = (
 _NO_IP_ADDRESS = bytes([127, 0, 0, 1])
 
 
-def forwarding_handler(serve_here: "BodyHandler") -> "BodyHandler":
-    """A handler that serves the request here, or has the active controller serve it."""
+def forwarding_handler(
+    serve_here: "BodyHandler",
+    is_for_this_node: Callable[["BrokerServices", int, memoryview], bool] | None = None,
+) -> "BodyHandler":
+    """A handler that serves the request here, or has the active controller serve it.
+
+    `is_for_this_node` tells by version and body whether the controller cannot serve the request.
+    """
 
     def handle(
         services: "BrokerServices", context: "RequestContext", body: memoryview
     ) -> ResponseParts | Promise[ResponseParts]:
-        if services.controller.is_local:
+        if services.controller.is_local or (
+            is_for_this_node is not None and is_for_this_node(services, context.version, body)
+        ):
             return serve_here(services, context, body)
         return services.tasks.run(_forward(services, context, body, serve_here))
 

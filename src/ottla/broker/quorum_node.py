@@ -12,18 +12,31 @@ from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.config_validation import validate_configs
 from ottla.broker.connection import Dispatch
 from ottla.broker.controller_registration import keep_controller_registered
-from ottla.broker.data_directories import identify_directories
+from ottla.broker.data_directories import check_metadata_dir_is_online, identify_directories
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fair_scheduler import FairScheduler
+from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings, raft_settings
-from ottla.broker.quorum.voters import VoterEndpoint, parse_voters, voter_endpoint, voter_ids
+from ottla.broker.quorum.voter_upkeep import keep_voter_current
+from ottla.broker.quorum.voters import (
+    bootstrap_servers,
+    check_voters_are_known,
+    controller_listener_name,
+    is_its_own_quorum,
+    names_voters,
+    parse_voters,
+    voter_endpoint,
+    voter_ids,
+)
 from ottla.broker.registration import advertised_end_points
 from ottla.broker.serial_thread import SerialThread
 from ottla.broker.server import Server
 from ottla.broker.server_settings import new_server
 from ottla.broker.services import NodeServices
-from ottla.core.controller.settings import ControllerSettings
+from ottla.core.controller.image import KRAFT_VERSION
+from ottla.core.controller.settings import SUPPORTED_FEATURES, ControllerSettings
+from ottla.core.raft.voter_set import Voter, VoterEndpoint
 from ottla.env import Env
 from ottla.env.real import real_env
 from ottla.model.config import BrokerConfig, ConfigError, unsupported_errors
@@ -32,6 +45,7 @@ from ottla.protocol.api_keys import ListenerKind
 from ottla.protocol.metadata_records.records import Endpoint
 from ottla.rpc.addresses import Address
 from ottla.storage.log_dirs import LogDirs
+from ottla.storage.meta_properties import read_meta_properties
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.node_metrics import NodeMetrics
@@ -96,8 +110,14 @@ class QuorumNode:
         self.env = env
         self.config = config
         self.log_dirs = log_dirs
-        self.voters = voter_ids(config)
+        check_metadata_dir_is_online(config, log_dirs)
+        self._has_static_voters = bool(config.get_list("controller.quorum.voters")) or is_its_own_quorum(
+            config, env.disk
+        )
+        self.voters = voter_ids(config) if self._has_static_voters else tuple(bootstrap_servers(config))
+        self._names_voters = names_voters(env.disk, f"{config.metadata_log_dir}/{METADATA_PARTITION}")
         self.cluster_id = identify_directories(env, config, log_dirs, has_other_nodes=self.has_other_voters)
+        check_voters_are_known(config, env.disk)
         self.addresses: list[tuple[str, int]] = []  # of the controller listeners
         self._connections: list[NodeConnections] = []
         self._peers: QuorumPeers | None = None
@@ -117,7 +137,7 @@ class QuorumNode:
         )
         self.metrics = self._new_metrics()
         self._dispatcher = Dispatcher(self.services, ListenerKind.CONTROLLER)
-        self._server: Server = new_server(env, self.measured(self._dispatcher), config)
+        self._server = self.new_server(self._dispatcher)
 
     def _new_metrics(self) -> "NodeMetrics | None":
         if not self.config.get_str("ottla.metrics.address"):
@@ -126,9 +146,12 @@ class QuorumNode:
 
         return NodeMetrics(self.services)
 
-    def measured(self, dispatch: Dispatch) -> Dispatch:
-        """`dispatch`, with its requests measured if this node serves metrics."""
-        return dispatch if self.metrics is None else self.metrics.measured(dispatch)
+    def new_server(self, dispatch: Dispatch) -> Server:
+        """A server whose requests are measured if this node serves metrics."""
+        if self.metrics is None:
+            return new_server(self.env, dispatch, self.config)
+        measured = self.metrics.measured(dispatch)
+        return new_server(self.env, measured, self.config, self.metrics.new_connection)
 
     @property
     def is_controller(self) -> bool:
@@ -136,8 +159,8 @@ class QuorumNode:
 
     @property
     def has_other_voters(self) -> bool:
-        """Whether other nodes decide with this one, or instead of it."""
-        return self.voters != (self.config.node_id,)
+        """Whether other nodes decide with this one, or instead of it, or may one day (KIP-853)."""
+        return self.voters != (self.config.node_id,) or self._names_voters
 
     def new_controller_client(self) -> ActiveController:
         """Each client has connections of its own, on which no other request delays its requests."""
@@ -172,10 +195,14 @@ class QuorumNode:
             listeners = self.config.controller_listeners if self.is_controller else []
             for listener in listeners:
                 self.addresses.append(await self._server.bind(listener.host, listener.port, listener.name))
+            self.quorum.own = self._own_voter()
             await self.quorum.start()
             if listeners:
                 self._server.serve()
                 self.services.tasks.start(keep_controller_registered(self.services, self._end_points()))
+                if self.has_other_voters:
+                    connections = self.new_connections(self._controller_address)
+                    self.services.tasks.start(keep_voter_current(self.services, connections))
             undo.pop_all()
 
     async def close(self) -> None:
@@ -197,11 +224,14 @@ class QuorumNode:
     def _controller_address(self, node_id: int) -> Address | None:
         if not self.quorum.is_started:
             return parse_voters(self.config.get_list("controller.quorum.voters")).get(node_id)
+        if node_id < 0:
+            return bootstrap_servers(self.config).get(node_id)
         found = voter_endpoint(self.services, node_id)
         return None if found is None else Address(found.host, found.port)
 
     def _new_quorum(self, fail: Callable[[Exception], None]) -> Quorum:
         config = self.config
+        learned: dict[int, VoterEndpoint] = {}
         if self.has_other_voters:
             from ottla.broker.quorum.peers import PeerSettings, QuorumPeers
 
@@ -210,8 +240,10 @@ class QuorumNode:
                 self.cluster_id,
                 PeerSettings.from_config(config),
                 self._own_voter_endpoints(),
+                learned,
+                controller_listener_name(config),
             )
-        return Quorum(
+        quorum = Quorum(
             self.env,
             config.metadata_log_dir,
             node_id=config.node_id,
@@ -222,7 +254,27 @@ class QuorumNode:
             voters=self.voters,
             raft=raft_settings(config),
             peers=self._peers,
+            has_fixed_voters=self._has_static_voters and not self._has_found_voters,
         )
+        quorum.learned = learned
+        return quorum
+
+    @property
+    def _has_found_voters(self) -> bool:
+        """Whether this is a broker that knew some controllers only, and has asked them who votes."""
+        return not self.is_controller and bool(self.config.get_list("controller.quorum.bootstrap.servers"))
+
+    def _own_voter(self) -> Voter:
+        """This node as a voter. Only a controller has endpoints."""
+        meta = read_meta_properties(self.env.disk, self.config.metadata_log_dir)
+        assert meta is not None, "the directory was identified"
+        endpoints = tuple(
+            VoterEndpoint(found.name, found.host, found.port)
+            for found in (self._end_points() if self.is_controller and self.addresses else ())
+        )
+        if self._peers is not None:
+            self._peers.set_endpoints(endpoints)
+        return Voter(self.config.node_id, meta.directory_id, endpoints, SUPPORTED_FEATURES[KRAFT_VERSION])
 
     def _own_voter_endpoints(self) -> tuple[VoterEndpoint, ...]:
         return tuple(

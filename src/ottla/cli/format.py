@@ -9,7 +9,7 @@ from ottla.cli.options import AsJson, config_refused, parse_pairs
 from ottla.cli.output import CommandError, print_json
 
 if TYPE_CHECKING:
-    from ottla.broker.formatter import FormattedDirectory
+    from ottla.broker.formatter import FormattedDirectory, InitialControllers
     from ottla.model.config import BrokerConfig
 
 # Kafka takes any text. Other characters would need escapes in meta.properties, and quotes in a shell.
@@ -36,6 +36,20 @@ def format_command(
             "--feature", metavar="NAME=LEVEL", help="The first level of a feature; may be repeated."
         ),
     ] = None,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Make this controller the only voter of a new cluster.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            metavar="LIST",
+            help="The first voters of a new cluster: ID@HOST:PORT:DIRECTORY_ID,... the same on each of them.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool, typer.Option("--no-initial-controllers", help="The cluster has voters already, or others.")
+    ] = False,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Skip directories that are formatted already.")
     ] = False,
@@ -57,7 +71,60 @@ def format_command(
         )
     features = _features(feature or [])
     node = _load(data, config, node_id)
-    _print(_format(node, cluster_id, features, ignore_formatted), features, as_json)
+    initial = _initial(node, standalone, initial_controllers, no_initial_controllers)
+    _print(_format(node, cluster_id, features, ignore_formatted, initial), features, as_json)
+
+
+def _initial(
+    config: "BrokerConfig", standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
+) -> "InitialControllers | None":
+    """The voters to write: None if the config says who votes."""
+    from ottla.broker.formatter import InitialControllers, parse_initial_controllers
+
+    flags = (standalone, initial_controllers is not None, no_initial_controllers)
+    is_controller = "controller" in config.get_list("process.roles")
+    has_static_voters = bool(config.get_list("controller.quorum.voters"))
+    if not any(flags):
+        if is_controller and config.get_list("controller.quorum.bootstrap.servers") and not has_static_voters:
+            raise typer.BadParameter(
+                "the config of this controller does not say who votes. Set --standalone for the first controller of a "
+                "new cluster, --initial-controllers for several, or --no-initial-controllers for one that is added "
+                "later"
+            )
+        return None
+    if sum(flags) > 1:
+        raise typer.BadParameter(
+            "set only one of --standalone, --initial-controllers and --no-initial-controllers"
+        )
+    if has_static_voters:
+        raise typer.BadParameter(
+            "controller.quorum.voters has the voters of the cluster, so no others can be set. Remove it, and set "
+            "controller.quorum.bootstrap.servers"
+        )
+    if no_initial_controllers:
+        if is_controller and not config.get_list("controller.quorum.bootstrap.servers"):
+            raise typer.BadParameter(
+                "a controller that is added later asks the others for the leader. Set "
+                "controller.quorum.bootstrap.servers in its config"
+            )
+        return InitialControllers() if is_controller else None
+    if not is_controller or not config.controller_listeners:
+        raise typer.BadParameter(
+            "only a controller with a controller listener can be one of the first voters"
+        )
+    if initial_controllers is None:
+        return InitialControllers(is_standalone=True)
+    try:
+        found = parse_initial_controllers(initial_controllers)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--initial-controllers") from None
+    if found.own_voter(config) is None:
+        raise typer.BadParameter(
+            f"the list does not have this node ({config.node_id}). Use --no-initial-controllers for a controller that "
+            "is added later",
+            param_hint="--initial-controllers",
+        )
+    return found
 
 
 def _print_cluster_id(as_json: bool) -> None:
@@ -100,7 +167,11 @@ def _load(data: str | None, config: str | None, node_id: int | None) -> "BrokerC
 
 
 def _format(
-    config: "BrokerConfig", cluster_id: str | None, features: dict[str, int], ignore_formatted: bool
+    config: "BrokerConfig",
+    cluster_id: str | None,
+    features: dict[str, int],
+    ignore_formatted: bool,
+    initial: "InitialControllers | None",
 ) -> list["FormattedDirectory"]:
     from ottla.broker.formatter import format_directories
     from ottla.env.real import real_env
@@ -113,6 +184,7 @@ def _format(
             cluster_id=cluster_id,
             features=features,
             ignore_formatted=ignore_formatted,
+            initial=initial,
         )
     except UnusableDirectoryError as error:
         raise CommandError(f"nothing was formatted: {error}") from None

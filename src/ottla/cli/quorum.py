@@ -1,4 +1,4 @@
-"""`ottla quorum`: describe."""
+"""`ottla quorum`: describe, add, remove."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +10,9 @@ from ottla.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from ottla.admin.quorum import QuorumDescription, QuorumReplica
 
+_TIMEOUT_S_MAX = 14.0  # the request itself ends after 15 s
+
 app = typer.Typer(help="The quorum of controllers, which keeps the metadata.", no_args_is_help=True)
-
-
-@app.callback()
-def quorum() -> None:
-    """Makes `describe` a subcommand: Typer would run the only command of a group without its name."""
 
 
 @app.command()
@@ -39,6 +36,59 @@ def describe(
         print_json(_as_json(cluster_id(cluster), described))
     else:
         _print_status(cluster_id(cluster), described)
+
+
+@app.command()
+def add(
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="The metadata directory of the controller.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="The server.properties of the controller.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=_TIMEOUT_S_MAX)
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Make a controller that runs on this host one of the voters, once it has caught up."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.voters import add_voter
+    from ottla.cli.local_controller import read_controller
+
+    voter = read_controller(data, config)
+    add_voter(Cluster(bootstrap), voter, timeout)
+    result = {"node_id": voter.node_id, "directory_id": voter.directory_id, "end_points": voter.end_points}
+    if as_json:
+        print_json(result)
+    else:
+        print(f"Added voter {voter.node_id} with directory {voter.directory_id}")
+
+
+@app.command()
+def remove(
+    node_id: Annotated[int, typer.Argument(metavar="NODE", min=0, help="The id of the voter.")],
+    directory_id: Annotated[
+        str | None,
+        typer.Option(
+            "--directory-id",
+            metavar="ID",
+            help="The directory of the voter; by default that which votes now.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Make a voter an observer, or remove one that is dead."""
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.voters import remove_voter
+
+    removed = remove_voter(Cluster(bootstrap), node_id, directory_id)
+    if as_json:
+        print_json({"node_id": node_id, "directory_id": removed})
+    else:
+        print(f"Removed voter {node_id} with directory {removed}")
 
 
 def _as_json(cluster_id: str, described: "QuorumDescription") -> dict[str, object]:

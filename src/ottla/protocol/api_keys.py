@@ -64,6 +64,8 @@ class ApiKey(IntEnum):
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
 
 
@@ -152,6 +154,8 @@ APIS: dict[ApiKey, ApiSpec] = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: ApiSpec(0, 0, 0, listeners=_ON_CONTROLLER),
     ApiKey.LIST_CONFIG_RESOURCES: ApiSpec(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiSpec(0, 0, 0),
+    ApiKey.ADD_RAFT_VOTER: ApiSpec(0, 1, 0, listeners=_BOTH),
+    ApiKey.REMOVE_RAFT_VOTER: ApiSpec(0, 0, 0, listeners=_BOTH),
     ApiKey.UPDATE_RAFT_VOTER: ApiSpec(0, 0, 0, listeners=_ON_CONTROLLER),
 }
 

@@ -30,6 +30,7 @@ from ottla.sim.quorum_checkers import ACKNOWLEDGED_COMMANDS, QuorumViolation
 from ottla.sim.quorum_cluster import QuorumCluster, QuorumNode
 
 _CONFIG = "retention.ms"
+_VOTER_PAUSE_S_MAX = 1.5
 _RETRY_PAUSE_S = 0.2
 _TIMEOUT_S = 4.0
 _PAUSE_S_MAX = 0.8
@@ -86,6 +87,27 @@ async def register_broker(cluster: QuorumCluster, random: Random) -> None:
     register = RegisterBroker(BROKER_ID, UUID(int=7), (), supported_feature_ranges(), (UUID(int=9 << 64),))
     (epoch,) = await submit(cluster, random, register, is_urgent=True)
     await submit(cluster, random, BrokerHeartbeat(BROKER_ID, epoch, epoch), is_urgent=True)
+
+
+async def change_voters(cluster: QuorumCluster, random: Random, until_s: float) -> None:
+    """Adds and removes voters at nodes that take themselves for the leader, until the time is over (KIP-853)."""
+    loop, world = asyncio.get_running_loop(), cluster.world
+    while loop.time() < until_s:
+        await asyncio.sleep(random.uniform(0.05, _VOTER_PAUSE_S_MAX))
+        nodes = cluster.active_nodes()
+        if not nodes:
+            continue
+        node, voter = random.choice(nodes), random.choice(list(cluster.nodes))
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                change = await node.change_voter(voter, random.choice((300, 4_000)))
+        except (OSError, TimeoutError):
+            continue
+        what = "add" if change.voter is not None else "remove"
+        result = "none" if change.error is None else change.error.name
+        world.trace.note(f"node{node.node_id} is to {what} voter {voter}: {result}")
+        if change.error is ErrorCode.none:
+            world.faults[f"{what} voter"] += 1
 
 
 class CommandClient:

@@ -1,17 +1,22 @@
 """A simulated quorum: voters and observers, each a real `Quorum` on its own host and disk, and its faults."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
+from ottla.broker.quorum.bootstrap import write_bootstrap_snapshot
 from ottla.broker.quorum.metadata_log import METADATA_PARTITION
 from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
+from ottla.core.raft.membership import add_voter, remove_voter
 from ottla.core.raft.messages import Request, Response, VoteRequest, VoteResponse
 from ottla.core.raft.settings import RaftSettings
+from ottla.core.raft.voter_change import VoterChange
+from ottla.core.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.env import Env
 from ottla.sim.disk import SimDisk
 from ottla.sim.env import ProcessKilled, SimProcess, World
@@ -25,6 +30,12 @@ CONTROLLER = ControllerSettings(
     session_timeout_ms=1 << 40,
     activation_grace_ms=1 << 40,
 )
+T = TypeVar("T")
+
+
+def changing_voter(node_id: int) -> Voter:
+    endpoint = VoterEndpoint("CONTROLLER", QuorumTransport.host(node_id), 9093)
+    return Voter(node_id, UUID(int=node_id), (endpoint,), (0, 1))
 
 
 class QuorumNode:
@@ -45,6 +56,9 @@ class QuorumNode:
         self._context = Context()
         self._view: LogView
         self._seen: tuple[int, bool, int, int, int] | None = None
+        if cluster.has_changing_voters and node_id in cluster.voters:
+            first = VoterSet.of(map(changing_voter, cluster.voters))
+            write_bootstrap_snapshot(self.disk, self.log_dir, first, now_ms=0)
 
     @property
     def quorum(self) -> Quorum | None:
@@ -79,6 +93,8 @@ class QuorumNode:
             raft=cluster.raft,
             on_failure=lambda error: self._on_failure(disk, error),
             peers=SimPeers(cluster.transport, self.node_id),
+            own=changing_voter(self.node_id) if cluster.has_changing_voters else None,
+            has_fixed_voters=not cluster.has_changing_voters,
         )
         self._view, self._seen = LogView(self.disk, f"{self.log_dir}/{METADATA_PARTITION}"), None
         self._context = copy_context()
@@ -101,12 +117,29 @@ class QuorumNode:
         cluster.transport.serve(self.node_id, quorum.driver, self._context)
 
     async def submit(self, command: Any) -> Any:
-        """Runs in the process of the node: it waits while that is paused, and is cancelled if that ends."""
+        return await self._run(lambda quorum: quorum.submit(command))
+
+    async def change_voter(self, node_id: int, timeout_ms: int) -> VoterChange:
+        """Adds a voter, or removes the one with this id (KIP-853)."""
+
+        async def change(quorum: Quorum) -> VoterChange:
+            node, voter = quorum.driver.node, changing_voter(node_id)
+            now_ms = self._world.clock_of(self.host).monotonic_ms()
+            if node_id in node.voters:
+                began = remove_voter(node, voter.key, now_ms, timeout_ms=timeout_ms)
+            else:
+                began = add_voter(node, voter, now_ms, timeout_ms=timeout_ms)
+            return await quorum.driver.change_voters(began)
+
+        return await self._run(change)
+
+    async def _run(self, work_on: Callable[[Quorum], Coroutine[Any, Any, T]]) -> T:
+        """In the process of the node: it waits while that is paused, and is cancelled if that ends."""
         quorum = self.quorum
         if quorum is None:
             raise ConnectionError(f"node {self.node_id} is dead")
         loop = asyncio.get_running_loop()
-        work = loop.create_task(quorum.submit(command), context=self._context.copy())
+        work = loop.create_task(work_on(quorum), context=self._context.copy())
         # A client that gives up does not look at the response.
         work.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([work])
@@ -197,8 +230,11 @@ class QuorumCluster:
         *,
         settings: QuorumSettings | None = None,
         raft: RaftSettings | None = None,
+        has_changing_voters: bool = False,
     ) -> None:
+        """`has_changing_voters`: `voters` are the first ones, in the bootstrap snapshots of their disks (KIP-853)."""
         self.world = world
+        self.has_changing_voters = has_changing_voters
         self.voters = tuple(voters)
         self.settings = settings or QuorumSettings()
         self.raft = raft or RaftSettings()

@@ -8,13 +8,15 @@ from ottla.broker.quorum.settings import QuorumSettings
 from ottla.core.controller.image import MetadataImage
 from ottla.sim.env import World
 from ottla.sim.quorum_checkers import PROGRESS, STATE_MACHINE_SAFETY, QuorumViolation
-from ottla.sim.quorum_clients import CommandClient, register_broker
+from ottla.sim.quorum_clients import CommandClient, change_voters, register_broker
 from ottla.sim.quorum_cluster import QuorumCluster
 from ottla.sim.quorum_nemesis import QuorumNemesis
 from ottla.sim.workload import run_within_time_limit
 
 _VOTERS = (3, 3, 3, 3, 5, 5, 4, 2, 1)
 _OBSERVERS_MAX = 2
+_FIRST_VOTERS_MAX = 3
+_CHANGING_NODES = 5
 _CLIENTS = 2
 _STRANDS_MAX = 3
 _FAULTS_S = (20.0, 45.0)
@@ -29,12 +31,22 @@ async def run_quorum_workload(world: World) -> None:
     await run_within_time_limit(_run(world))
 
 
-async def _run(world: World) -> None:
+async def run_voters_workload(world: World) -> None:
+    """Likewise, with voters that are added and removed (KIP-853)."""
+    await run_within_time_limit(_run(world, has_changing_voters=True))
+
+
+async def _run(world: World, *, has_changing_voters: bool = False) -> None:
     random = world.derive()
     voters = tuple(range(1, random.choice(_VOTERS) + 1))
     observers = tuple(range(len(voters) + 1, len(voters) + 1 + random.randrange(_OBSERVERS_MAX + 1)))
+    if has_changing_voters:
+        voters = voters[:_FIRST_VOTERS_MAX]
+        observers = tuple(range(len(voters) + 1, _CHANGING_NODES + 1))
     world.trace.note(f"seed {world.seed}, voters {voters}, observers {observers}")
-    cluster = QuorumCluster(world, voters, observers, settings=_SETTINGS)
+    cluster = QuorumCluster(
+        world, voters, observers, settings=_SETTINGS, has_changing_voters=has_changing_voters
+    )
     await cluster.start()
     async with _progress_within_bound(cluster, "after the start"):
         await register_broker(cluster, random)
@@ -43,6 +55,8 @@ async def _run(world: World) -> None:
     until_s = asyncio.get_running_loop().time() + random.uniform(*_FAULTS_S)
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(client.run(until_s)) for client in clients]
+        if has_changing_voters:
+            group.create_task(change_voters(cluster, world.derive(), until_s))
         await nemesis.run(random.randint(1, _STRANDS_MAX), until_s)
         cluster.checkers.raise_violation()
         await _check_progress(cluster, clients, running)

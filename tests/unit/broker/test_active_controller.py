@@ -232,3 +232,32 @@ def test_a_node_that_the_quorum_refuses_does_not_wait_for_a_leader() -> None:
     with pytest.raises(KafkaError) as raised:
         run(client.submit(ALLOCATE))
     assert raised.value is refusal
+
+
+class LosingQuorum(FakeQuorum):
+    """Loses its leadership with each decision, and has it again before the next attempt."""
+
+    def __init__(self) -> None:
+        super().__init__(1, is_active=True)
+        self.decided: list[Any] = []
+
+    async def submit(self, command: Any) -> Any:
+        self.decided.append(command)
+        if len(self.decided) == 1:
+            raise KafkaError(ErrorCode.not_controller, "the leadership was lost")
+        return ProducerIdBlock(0, 1)
+
+
+def test_topics_are_not_created_twice_with_the_same_ids() -> None:
+    """The first decision may be committed after all, and the topic deleted by then. The client asks again."""
+    quorum = LosingQuorum()
+    topic = NewTopic("a", UUID(int=1))
+    (result,) = run(controller(quorum, FakeConnections()).submit(CreateTopics((topic,))))
+    assert result.error.code is ErrorCode.not_controller
+    assert len(quorum.decided) == 1
+
+
+def test_other_commands_are_decided_again_by_the_same_node() -> None:
+    quorum = LosingQuorum()
+    assert run(controller(quorum, FakeConnections()).submit(ALLOCATE)) == ProducerIdBlock(0, 1)
+    assert len(quorum.decided) == 2

@@ -315,16 +315,15 @@ async def test_unstable_versions_are_offered_and_served_if_they_are_enabled(benc
     assert answer.error_code is ErrorCode.none
 
 
-@on_broker()
-async def test_telemetry_is_offered_when_a_subscription_exists(bench: Bench) -> None:
-    from ottla.model.config import ResourceType
+@pytest.mark.parametrize("receiver", [{}, {"ottla_telemetry_otlp_url": "http://collector:4318/v1/metrics"}])
+def test_telemetry_is_offered_if_somebody_receives_it(receiver: dict[str, Any]) -> None:
+    @on_broker(**receiver)
+    async def run(bench: Bench) -> None:
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        offered = {api.api_key for api in (await bench.ask(request)).api_keys}
+        assert offered == set(apis_of(ListenerKind.BROKER)) - (set() if receiver else {71, 72})
 
-    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-    offered = {api.api_key for api in (await bench.ask(request)).api_keys}
-    served = set(apis_of(ListenerKind.BROKER))
-    assert offered == served - {71, 72}
-    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
-    assert {api.api_key for api in (await bench.ask(request)).api_keys} == served
+    run()
 
 
 def test_a_converter_copies_common_fields_and_fills_in_defaults() -> None:

@@ -88,6 +88,31 @@ def test_a_node_of_several_needs_the_cluster_id_of_the_others(ottla: Run, tmp_pa
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "servers", "error"),
+    [
+        ([], "h1:9093", "--standalone"),
+        (["--standalone", "--no-initial-controllers"], "h1:9093", "only one of"),
+        (["--no-initial-controllers"], "", "controller.quorum.bootstrap.servers"),
+        (["--initial-controllers", "1@h1"], "h1:9093", "is not a controller"),
+        (["--initial-controllers", f"1@h1:9093:{CLUSTER}"], "h1:9093", "does not have this node (2)"),
+    ],
+)
+def test_a_controller_without_a_list_of_voters_is_told_who_votes_first(
+    ottla: Run, tmp_path: Path, flags: list[str], servers: str, error: str
+) -> None:
+    """KIP-853, as kafka-storage: a replaced disk must not become the only voter of an empty cluster by accident."""
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"process.roles=controller\nnode.id=2\nlog.dirs={tmp_path}/a\nlisteners=CONTROLLER://h1:9093\n"
+        f"controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers={servers}\n"
+    )
+    done = ottla("--config", str(config), "--cluster-id", CLUSTER, *flags)
+    assert done.code == 2
+    assert error in " ".join(done.err.replace("│", " ").split())
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_directory_that_cannot_be_written_is_named(ottla: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = ottla("--data", f"{tmp_path}/file")

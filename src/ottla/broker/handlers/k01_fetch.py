@@ -244,6 +244,7 @@ class _Fetch:
         cold = [
             region for region in read.maybe_cold if not region.file.is_cached(region.position, region.length)
         ]
+        services.partitions.counters.cold_reads += len(cold)
         if len(read.results) > LARGE_FETCH_PARTITIONS:
             encoded = services.message_thread.submit(lambda: _encode(context, response))
             return encoded.then(lambda parts: _after_warming(services, parts, cold) if cold else parts)

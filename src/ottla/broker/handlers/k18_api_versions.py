@@ -18,8 +18,9 @@ from kio.schema.api_versions.v4.response import (
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
+from ottla.core.controller.image import KRAFT_VERSION
 from ottla.core.controller.settings import SUPPORTED_FEATURES
-from ottla.model.config import ResourceType
+from ottla.model.config import takes_client_metrics
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api_keys import APIS, ApiKey, apis_of
 
@@ -38,10 +39,8 @@ def handle(
         if not all(_SOFTWARE.fullmatch(part) for part in software):
             return _response(services, context, ErrorCode.invalid_request, ())
         context.connection.client_software = software
-    # As in Kafka, telemetry is offered only if a subscription exists: else every client would ask for none.
-    wants_telemetry = any(
-        resource.type == ResourceType.CLIENT_METRICS for resource in services.metadata.image.configs
-    )
+    # As in Kafka, telemetry is offered only if somebody receives it: else every client would push for nothing.
+    wants_telemetry = takes_client_metrics(services.config)
     served = apis_of(context.listener_kind)
     return _response(
         services, context, ErrorCode.none, [key for key in served if wants_telemetry or key not in _TELEMETRY]
@@ -70,7 +69,6 @@ def unsupported_version(services: NodeServices, context: RequestContext) -> ApiV
 def _response(
     services: NodeServices, context: RequestContext, error: ErrorCode, apis: Iterable[ApiKey]
 ) -> ApiVersionsResponse:
-    image = services.metadata.image
     unstable = services.config.get_bool("unstable.api.versions.enable")
     return ApiVersionsResponse(
         error_code=error,
@@ -92,6 +90,12 @@ def _response(
         finalized_features_epoch=services.metadata.image.offset,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(_finalized_features(services).items())
         ),
     )
+
+
+def _finalized_features(services: NodeServices) -> dict[str, int]:
+    """With kraft.version, whose level is in the control records of the log (KIP-853); as in Kafka, only above 0."""
+    level = services.quorum.kraft_version
+    return {**services.metadata.image.features, **({KRAFT_VERSION: level} if level > 0 else {})}

@@ -8,6 +8,7 @@ from ottla.broker.quorum.voters import voter_endpoint
 from ottla.broker.quorum.wire_server import (
     build_begin_quorum_epoch,
     is_for_another_voter,
+    learn_leader,
     read_begin_quorum_epoch,
     rejection,
 )
@@ -27,6 +28,7 @@ async def handle(
     if is_for_another_voter(services, request.voter_id):
         response = EpochResponse(driver.node.epoch, driver.node.leader_id, ErrorCode.invalid_voter_key)
     else:
+        learn_leader(services, begin.leader_id, request.leader_endpoints)
         try:
             response = await driver.begin_quorum_epoch(begin)
         except OSError:  # the node stops

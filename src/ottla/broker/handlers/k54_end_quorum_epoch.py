@@ -11,7 +11,12 @@ from kio.schema.end_quorum_epoch.v1.response import EndQuorumEpochResponse
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.quorum.voters import voter_endpoint
-from ottla.broker.quorum.wire_server import build_end_quorum_epoch, read_end_quorum_epoch, rejection
+from ottla.broker.quorum.wire_server import (
+    build_end_quorum_epoch,
+    learn_leader,
+    read_end_quorum_epoch,
+    rejection,
+)
 from ottla.broker.services import NodeServices
 from ottla.model.errors import ErrorCode
 
@@ -23,6 +28,7 @@ async def handle(
     error = rejection(services, request.cluster_id, end)
     if end is None or error is not ErrorCode.none:
         return EndQuorumEpochResponse(error_code=error, topics=())
+    learn_leader(services, end.leader_id, request.leader_endpoints)
     try:
         response = await services.quorum.driver.end_quorum_epoch(end)
     except OSError:  # the node stops

@@ -15,9 +15,10 @@ from kio.schema.describe_quorum.v2.response import (
 from ottla.broker.client_view import nodes_for_client
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.quorum.description import ReplicaDescription
-from ottla.broker.quorum.voters import VoterEndpoint, controller_listener_name, voter_endpoints
+from ottla.broker.quorum.voters import controller_listener_name, voter_endpoints
 from ottla.broker.services import NodeServices
 from ottla.core.raft.messages import NO_NODE
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC
 
@@ -87,7 +88,7 @@ def _states(replicas: Sequence[ReplicaDescription]) -> tuple[ReplicaState, ...]:
     return tuple(
         ReplicaState(
             replica_id=replica.replica_id,
-            replica_directory_id=None,
+            replica_directory_id=replica.directory_id,
             log_end_offset=replica.log_end_offset,
             last_fetch_timestamp=replica.last_fetch_ms,
             last_caught_up_timestamp=replica.last_caught_up_ms,

@@ -6,16 +6,26 @@ levels of this release are used, and written to it.
 
 from collections.abc import Mapping
 
-from ottla.broker.quorum.snapshots import BOOTSTRAP_CHECKPOINT, decode_snapshot, encode_snapshot
+from ottla.broker.quorum.quorum_state import write_quorum_state
+from ottla.broker.quorum.snapshots import (
+    BOOTSTRAP_CHECKPOINT,
+    SnapshotId,
+    decode_snapshot,
+    encode_snapshot,
+)
 from ottla.core.controller.configs import MIN_INSYNC_REPLICAS
 from ottla.core.controller.image import (
     ELR_VERSION,
     GROUP_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
     ResourceType,
 )
+from ottla.core.raft.ready import HardState
+from ottla.core.raft.voter_set import RECONFIGURATION_FROM, KRaftVersion, VoterSet
 from ottla.env.disk import Disk
+from ottla.model.ids import METADATA_TOPIC
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX
 from ottla.protocol.metadata_records.records import (
     BeginTransactionRecord,
@@ -24,6 +34,7 @@ from ottla.protocol.metadata_records.records import (
     FeatureLevelRecord,
     MetadataRecord,
 )
+from ottla.storage.directory_creation import create_directory
 
 DEFAULT_FEATURES: Mapping[str, int] = {
     METADATA_VERSION: METADATA_VERSION_MAX,
@@ -56,8 +67,31 @@ def bootstrap_records(
     return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
 
 
+def write_bootstrap_snapshot(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> None:
+    """The first voters of a cluster, in the snapshot 0-0 of its empty metadata log (KIP-853)."""
+    directory = f"{log_dir}/{METADATA_TOPIC}-0"
+    create_directory(disk, directory)
+    data = encode_snapshot(
+        (),
+        epoch=0,
+        last_contained_log_timestamp=0,
+        now_ms=now_ms,
+        membership=(KRaftVersion(RECONFIGURATION_FROM), voters),
+    )
+    disk.write_atomically(f"{directory}/{SnapshotId(0, 0).file_name}", data)
+
+
+def write_empty_quorum_state(disk: Disk, log_dir: str) -> None:
+    """A quorum-state with voters in the log, which is empty yet: the node never becomes a quorum of its own."""
+    directory = f"{log_dir}/{METADATA_TOPIC}-0"
+    create_directory(disk, directory)
+    write_quorum_state(disk, directory, HardState(), None)
+
+
 def write_bootstrap_checkpoint(disk: Disk, log_dir: str, features: Mapping[str, int], now_ms: int) -> None:
     """As Kafka's formatter writes it: metadata.version is the first record, and level 0 means no record."""
+    # KRAFT_VERSION is no feature of the metadata: the quorum's own records have it.
+    features = {name: level for name, level in features.items() if name != KRAFT_VERSION}
     names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
     records = [
         FeatureLevelRecord(name=name, feature_level=features[name]) for name in names if features[name] > 0

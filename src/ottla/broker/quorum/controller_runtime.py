@@ -38,7 +38,7 @@ logger = logging.getLogger("ottla.quorum")
 
 # More are encoded in a thread.
 RECORDS_ENCODED_ON_LOOP = 500
-
+_RETRY_MS = 1_000
 
 # Responses to these need not wait until the broker of this process has opened and deleted partitions. While it opens
 # thousands of them, the sessions of all brokers would end: a broker sends no heartbeat before the response to the last.
@@ -83,6 +83,7 @@ class ControllerRuntime:
         self._stopped: KafkaError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._retry_at_ms = 0
         machine.on_activated(env.clock.monotonic_ms())
         self._watch_sessions()
 
@@ -173,6 +174,10 @@ class ControllerRuntime:
             for queued in commands:
                 _resolve(queued.response, self._stopped)
             return
+        for queued, result in zip(commands, results, strict=True):
+            if isinstance(queued.command, FenceStaleBrokers) and isinstance(result, Exception):
+                # The session is still over: without a pause the next decision would fail at once, without end.
+                self._retry_at_ms = now_ms + _RETRY_MS
         self._watch_sessions()
         image = self.machine.image
         if any(isinstance(result, ControllerDecision) and result.records for result in results):
@@ -271,7 +276,7 @@ class ControllerRuntime:
             if self._timer_ms <= deadline_ms:
                 return
             self._timer.cancel()
-        wait_s = max(deadline_ms - self._env.clock.monotonic_ms(), 0) / 1000
+        wait_s = max(max(deadline_ms, self._retry_at_ms) - self._env.clock.monotonic_ms(), 0) / 1000
         self._timer_ms = deadline_ms
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._check_sessions)
 

@@ -1,6 +1,7 @@
 """What the leader knows of the quorum: the content of DescribeQuorum (KIP-836)."""
 
 from typing import NamedTuple
+from uuid import UUID
 
 from ottla.core.raft.node import UNKNOWN_OFFSET, RaftNode
 from ottla.core.raft.roles import Leader, Progress
@@ -13,6 +14,7 @@ class ReplicaDescription(NamedTuple):
     log_end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    directory_id: UUID | None = None  # from kraft.version 1 on
 
 
 class QuorumDescription(NamedTuple):
@@ -29,6 +31,7 @@ def describe_quorum(node: RaftNode, now_ms: int, wall_ms: int) -> QuorumDescript
     if not isinstance(leader, Leader):
         return None
     leader.forget_inactive_observers(now_ms)
+    voters = node.history.latest
     own = ReplicaDescription(node.node_id, node.log.end_offset, wall_ms, wall_ms)
     ahead_ms = wall_ms - now_ms
     return QuorumDescription(
@@ -36,11 +39,16 @@ def describe_quorum(node: RaftNode, now_ms: int, wall_ms: int) -> QuorumDescript
         node.epoch,
         node.high_watermark if leader.has_committed else UNKNOWN_OFFSET,
         tuple(
-            own if voter == node.node_id else _describe(voter, leader.voters[voter], ahead_ms)
-            for voter in node.voters
+            (
+                own if voter.id == node.node_id else _describe(voter.id, leader.voters[voter.id], ahead_ms)
+            )._replace(directory_id=voter.directory_id)
+            for voter in voters.voters
         ),
         tuple(
-            _describe(observer, progress, ahead_ms) for observer, progress in sorted(leader.observers.items())
+            _describe(observer, progress, ahead_ms)._replace(
+                directory_id=progress.directory_id if node.history.allows_changes else None
+            )
+            for observer, progress in sorted(leader.observers.items())
         ),
     )
 

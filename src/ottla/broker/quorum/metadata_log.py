@@ -7,16 +7,22 @@ from collections.abc import Iterator, Sequence
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
 
 from ottla.broker.quorum.flushed_offset import FlushedOffset, offset_after_damage
+from ottla.broker.quorum.membership_records import (
+    encode_membership,
+    membership_of_batch,
+    membership_of_snapshot,
+)
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.broker.quorum.snapshots import SnapshotId, decode_snapshot, list_snapshots
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.messages import ReplicatedBatch
-from ottla.core.raft.ready import Entry, LeaderChange, SnapshotChunk
+from ottla.core.raft.ready import Entry, LeaderChange, MembershipChange, SnapshotChunk
+from ottla.core.raft.voter_set import LoggedMembership, MembershipRecord, VoterHistory, VoterSet
 from ottla.env.disk import Disk
 from ottla.env.threads import Threads
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
-from ottla.records.control import build_control_batch
+from ottla.records.control import ControlMessage, build_control_batch
 from ottla.records.header import read_header
 from ottla.records.records import Batch, Record, build_batch, read_batches
 from ottla.storage.checkpoints import CorruptCheckpointError
@@ -135,11 +141,23 @@ class MetadataLog:
         log = self._log
         return LogState(log.log_start_offset, log.log_end_offset, log.epochs.entries(), snapshots)
 
-    def check_order(self) -> None:
-        """Raises KafkaError if offsets or epochs after the last snapshot are out of order, as raft leaves no gaps.
+    def voter_history(self, static: VoterSet, *, is_fixed: bool = True) -> VoterHistory:
+        """The voters in the last snapshot and in the log after it; `static` if there are none.
 
-        The checksum of a batch does not cover them.
+        Raises KafkaError if offsets or epochs after the snapshot are out of order, as raft leaves no gaps: the checksum
+        of a batch does not cover them.
         """
+        history = VoterHistory(static, is_fixed=is_fixed)
+        if self.snapshots:
+            latest = self.snapshots[-1]
+            history.install(
+                latest.end_offset, membership_of_snapshot(self._disk.read_bytes(self.snapshot_path(latest)))
+            )
+        for logged in self._check_order():
+            history.append(*logged)
+        return history
+
+    def _check_order(self) -> Iterator[LoggedMembership]:
         offset = self.snapshots[-1].end_offset if self.snapshots else self._log.log_start_offset
         epoch = NO_LEADER_EPOCH
         while offset < self._log.log_end_offset:
@@ -152,6 +170,7 @@ class MetadataLog:
                 if batch.epoch < epoch:
                     raise self._damaged(f"goes back to an epoch before {epoch} at offset {offset}")
                 offset, epoch = batch.next_offset, batch.epoch
+                yield from batch.membership
 
     def batches_from(self, offset: int, end_offset: int) -> Iterator[Batch]:
         """All batches with records from `offset` to `end_offset`."""
@@ -173,7 +192,9 @@ class MetadataLog:
             header = read_header(data, position)
             end = position + header.size
             epoch = header.partition_leader_epoch
-            batches.append(ReplicatedBatch(header.base_offset, header.next_offset, epoch, data[position:end]))
+            part = data[position:end]
+            membership = membership_of_batch(part) if header.is_control else ()
+            batches.append(ReplicatedBatch(header.base_offset, header.next_offset, epoch, part, membership))
             position = end
         return tuple(batches)
 
@@ -233,32 +254,39 @@ class MetadataLog:
         with contextlib.closing(self._disk.open(path)) as file:
             return size, file.read_at(position, min(max_bytes, size - position))
 
-    async def write_chunk(self, chunk: SnapshotChunk, threads: Threads, now_ms: int) -> None:
+    async def write_chunk(
+        self, chunk: SnapshotChunk, threads: Threads, now_ms: int
+    ) -> tuple[MembershipRecord, ...]:
         """Writes a part of a snapshot that another node sends. After the last part it replaces the whole log.
+
+        Returns the voters in the snapshot after the last part.
 
         Raises KafkaError if the snapshot is damaged, and OSError.
         """
         snapshot = SnapshotId(chunk.snapshot.offset, chunk.snapshot.epoch)
         path = f"{self.snapshot_path(snapshot)}{_PART_SUFFIX}"
 
-        def write() -> None:
+        def write() -> tuple[MembershipRecord, ...]:
             with contextlib.closing(self._disk.open(path, create=True)) as file:
                 if chunk.position == 0:
                     file.truncate(0)
                 file.write_at(chunk.position, [chunk.data])
-            if chunk.is_last:
-                data = self._disk.read_bytes(path)
-                decode_snapshot(data, path)
-                self.write_snapshot(snapshot, data)
-                # The log may have been flushed beyond the snapshot, with records that were not committed.
-                self._flushed.lower_to(snapshot.end_offset)
-                self._disk.remove(path)
+            if not chunk.is_last:
+                return ()
+            data = self._disk.read_bytes(path)
+            decode_snapshot(data, path)
+            self.write_snapshot(snapshot, data)
+            # The log may have been flushed beyond the snapshot, with records that were not committed.
+            self._flushed.lower_to(snapshot.end_offset)
+            self._disk.remove(path)
+            return membership_of_snapshot(data)
 
-        await threads.run(write)
+        membership = await threads.run(write)
         if chunk.is_last:
             self._log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
             self.snapshots.append(snapshot)
             await threads.run(self._remove_old_snapshots)
+        return membership
 
     def write_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
         """May run in any thread. Raises OSError."""
@@ -351,18 +379,29 @@ def _index_bytes(segment_bytes: int) -> int:
 
 
 def _encode_entry(entry: Entry, now_ms: int) -> bytes:
-    if isinstance(entry.payload, LeaderChange):
-        # Version 0 is that of kraft.version 0 (KIP-853 has 1).
-        message = LeaderChangeMessage(
-            version=0,
-            leader_id=entry.payload.leader_id,
-            voters=tuple(Voter(voter_id=voter) for voter in entry.payload.voters),
-            granting_voters=tuple(Voter(voter_id=voter) for voter in entry.payload.granting_voters),
-        )
-        return build_control_batch(
-            [message], base_offset=entry.base_offset, timestamp=now_ms, leader_epoch=entry.epoch
-        )
-    return build_batch(
-        (Record(entry.base_offset + index, now_ms, None, value) for index, value in enumerate(entry.payload)),
-        leader_epoch=entry.epoch,
+    match entry.payload:
+        case LeaderChange() as change:
+            messages = [_leader_change(change)]
+        case MembershipChange(records=records):
+            messages = encode_membership(records)
+        case values:
+            return build_batch(
+                (
+                    Record(entry.base_offset + index, now_ms, None, value)
+                    for index, value in enumerate(values)
+                ),
+                leader_epoch=entry.epoch,
+            )
+    return build_control_batch(
+        messages, base_offset=entry.base_offset, timestamp=now_ms, leader_epoch=entry.epoch
+    )
+
+
+def _leader_change(change: LeaderChange) -> ControlMessage:
+    """KIP-853 has a version 1 with directory ids, but Apache Kafka 4.3 writes and reads version 0 only."""
+    return LeaderChangeMessage(
+        version=0,
+        leader_id=change.leader_id,
+        voters=tuple(Voter(voter_id=voter) for voter in change.voters),
+        granting_voters=tuple(Voter(voter_id=voter) for voter in change.granting_voters),
     )

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.quorum.voters import VoterEndpoint
 from ottla.broker.quorum.wire_client import (
     API_OF,
     FETCH_WAIT_MS,
@@ -15,6 +14,7 @@ from ottla.broker.quorum.wire_client import (
     encode_request,
 )
 from ottla.core.raft.messages import NO_NODE, Request, Response, VoteRequest, VoteResponse
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.rpc.node_connections import NodeConnections
@@ -44,7 +44,11 @@ class PeerSettings(NamedTuple):
 
 
 class QuorumPeers:
-    """Implements `ottla.broker.quorum.raft_driver.Peers`. It owns `connections`; `endpoints` are this node's own."""
+    """Implements `ottla.broker.quorum.raft_driver.Peers`. It owns `connections`; `endpoints` are this node's own.
+
+    `learned` gets the endpoints of leaders that other nodes name. One that does not respond is forgotten: the voters in
+    the log may have a newer one.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,11 @@ class QuorumPeers:
         cluster_id: str,
         settings: PeerSettings,
         endpoints: Sequence[VoterEndpoint] = (),
+        learned: dict[int, VoterEndpoint] | None = None,
+        listener: str = "",
     ) -> None:
+        self._learned = {} if learned is None else learned
+        self._listener = listener
         self._connections = connections
         self._sender = Sender(
             cluster_id,
@@ -83,6 +91,7 @@ class QuorumPeers:
             response = await self._call(node_id, request)
         except (OSError, KafkaError) as error:
             self._note_failure(node_id, error)
+            self._learned.pop(node_id, None)
             if isinstance(error, KafkaError) and error.code is ErrorCode.inconsistent_cluster_id:
                 self._of_other_cluster.add(node_id)
             raise
@@ -112,7 +121,14 @@ class QuorumPeers:
             encode_request(self._sender, node_id, request, version),
             deadline_s - loop.time(),
         )
-        return decode_response(request, version, body)
+        return decode_response(request, version, body, self._learn)
+
+    def set_endpoints(self, endpoints: Sequence[VoterEndpoint]) -> None:
+        """This node's own, once its listeners are bound."""
+        self._sender = self._sender._replace(endpoints=endpoints)
+
+    def _learn(self, node_id: int, host: str, port: int) -> None:
+        self._learned[node_id] = VoterEndpoint(self._listener, host, port)
 
     def _note_failure(self, node_id: int, error: Exception) -> None:
         """Logs the first of several failures: a node that is down is asked many times a second."""

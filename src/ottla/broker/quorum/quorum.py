@@ -24,6 +24,7 @@ from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings
 from ottla.core.raft.node import RaftNode
 from ottla.core.raft.settings import RaftSettings
+from ottla.core.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -37,6 +38,9 @@ _HAND_OVER_S = 1.0
 
 class Quorum:
     """`log_dir` is metadata.log.dir. A new log is created there only if this node has no `partitions` yet.
+
+    `voters` count as long as the log names none. `has_fixed_voters`: there can be no others, at kraft.version 0. `own`
+    is this node as a voter of the log, if it can become one (KIP-853).
 
     `on_failure` is called once, if the metadata log cannot be written or read: the node must stop then.
     """
@@ -54,11 +58,16 @@ class Quorum:
         voters: Sequence[int] | None = None,
         raft: RaftSettings | None = None,
         peers: Peers | None = None,
+        own: Voter | None = None,
+        has_fixed_voters: bool = True,
     ) -> None:
         self._env = env
         self._log_dir = log_dir
         self._node_id = node_id
-        self._voters = tuple(voters or (node_id,))
+        self._static_voters = VoterSet.of_ids((node_id,) if voters is None else voters)
+        self._has_fixed_voters = has_fixed_voters
+        self.own = own  # until the start
+        self.learned: dict[int, VoterEndpoint] = {}  # of leaders, from other nodes (KIP-853)
         self._controller_settings = controller
         self._settings = settings
         self._raft_settings = raft or RaftSettings()
@@ -94,18 +103,19 @@ class Quorum:
                 "set metadata.log.dir to its location; for a new cluster, choose an empty data directory",
             )
         self._log = MetadataLog.open(env.disk, directory, self._settings, now_ms)
-        self._log.check_order()
         self.loader = MetadataLoader(env, self._log, self._subscribers, self._published)
         if self._log.snapshots:
             self.loader.load_snapshot(self._log.snapshots[-1])
+        history = self._log.voter_history(self._static_voters, is_fixed=self._has_fixed_voters)
         node = RaftNode(
             self._node_id,
-            self._voters,
+            history,
             hard_state=read_quorum_state(env.disk, directory),
             log=self._log.log_state(),
             settings=self._raft_settings,
             random_below=env.random.randrange,
             now_ms=env.clock.monotonic_ms(),
+            own=self.own,
         )
         self.driver = RaftDriver(
             env, node, self._log, self._peers, on_step=self._on_step, on_failure=self._fail
@@ -113,7 +123,7 @@ class Quorum:
         self._snapshots = SnapshotWriter(env, self._settings, self._log, self.driver, self.loader)
         self.driver.start()
         self._tasks.append(asyncio.create_task(self._run(), name="quorum"))
-        if self._voters == (self._node_id,):
+        if node.is_only_voter:
             await self._activated.wait()
             if self._stopped is not None:
                 raise self._stopped
@@ -154,7 +164,26 @@ class Quorum:
 
     @property
     def voters(self) -> tuple[int, ...]:
-        return self._voters
+        return self.voter_set.ids
+
+    @property
+    def has_fixed_voters(self) -> bool:
+        """Whether the voters are those of `controller.quorum.voters`: kraft.version 0."""
+        return self.driver.node.history.is_fixed if self.is_started else self._has_fixed_voters
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether this node can reach others. One that was its own quorum when it started cannot."""
+        return not isinstance(self._peers, NoPeers)
+
+    @property
+    def kraft_version(self) -> int:
+        return self.driver.node.history.kraft_version if self.is_started else 0
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The latest voters in the log, committed or not."""
+        return self.driver.node.history.latest if self.is_started else self._static_voters
 
     @property
     def leader_id(self) -> int:
@@ -224,6 +253,8 @@ class Quorum:
         ):
             latest = self._log.snapshots[-1] if self._log.snapshots else None
             if latest is not None and loader.applied_offset + 1 < self._log.log_start_offset:
+                if latest.end_offset > node.high_watermark:
+                    return  # the step that writes it has not ended: its end calls again
                 loader.load_snapshot(latest)  # the leader has sent it
             await loader.apply(node.high_watermark)
             self._snapshots.maybe_write()
@@ -287,7 +318,7 @@ class Quorum:
             controller.repeat(BalanceLeaders(), settings.leader_balance_interval_ms),
             controller.repeat(ElectLostLeaders(), settings.leader_election_interval_ms),
         ]
-        if len(self._voters) > 1:
+        if not self.has_fixed_voters or len(self.voters) > 1:
             checks.append(controller.write_no_ops(settings.no_op_interval_ms))
         self._checks = [asyncio.create_task(check, name="controller check") for check in checks]
 

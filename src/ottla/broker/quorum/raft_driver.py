@@ -30,6 +30,7 @@ from ottla.core.raft.messages import (
 )
 from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import Entry, Ready
+from ottla.core.raft.voter_change import VoterChange
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.storage.disk_errors import RETRY_S, is_disk_failure, out_of_resources_message
@@ -96,9 +97,11 @@ class RaftDriver:
         self._changed: list[asyncio.Future[None]] = []
         self._released_position: QuorumPosition | None = None
         self._write_began_ms: int | None = None  # of the current step
+        self._voter_changes: list[tuple[VoterChange, asyncio.Future[None]]] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._failure: DivergedBelowCommit | None = None
+        self._has_static_state = node.history.is_fixed  # the quorum-state of kraft.version 0
         self._task: asyncio.Task[None] | None = None
 
     # Starting and stopping
@@ -142,7 +145,7 @@ class RaftDriver:
 
     async def hand_over(self, timeout_s: float) -> None:
         """Resigns, if this node leads, and asks the other voters to elect a leader before their timeouts."""
-        if not self.node.is_leader or len(self.node.voters) == 1 or self._is_stopped:
+        if not self.node.is_leader or self.node.is_only_voter or self._is_stopped:
             return
         self.resign()
         try:
@@ -151,6 +154,22 @@ class RaftDriver:
             return  # the log has failed: the others will notice
         if self._calls:
             await asyncio.wait(set(self._calls), timeout=timeout_s)
+
+    async def change_voters(self, change: VoterChange) -> VoterChange:
+        """Returns when a change that the node has begun has ended. Raises OSError."""
+        await self.step_end()
+        if change.error is None:
+            ended = asyncio.get_running_loop().create_future()
+            self._voter_changes.append((change, ended))
+            self._wake.set()
+            await ended
+        return change
+
+    def _release_ended_changes(self) -> None:
+        for change, ended in self._voter_changes:
+            if change.error is not None:
+                _release([ended], None)
+        self._voter_changes = [waiting for waiting in self._voter_changes if waiting[0].error is None]
 
     async def step_end(self) -> None:
         """Returns when everything that the node has decided so far is durable. Raises OSError if that failed."""
@@ -273,6 +292,9 @@ class RaftDriver:
         finally:
             _release(self._step_ended, ConnectionError("the quorum has stopped"))
             _release(self._changed, None)
+            for change, ended in self._voter_changes:
+                change.end(ErrorCode.not_leader_or_follower, "the quorum has stopped")
+                _release([ended], None)
 
     async def _step(self) -> None:
         """All steps until the node has nothing to do."""
@@ -296,10 +318,11 @@ class RaftDriver:
                 for message in ready.messages:
                     self._send(message)
                 self.node.advance(done)
-                if done.chunk is not ready.chunk:
+                if done.chunk is None and ready.chunk is not None:
                     self.node.give_up_snapshot(self._env.clock.monotonic_ms())
             _release(ended, None)
             self._release_changed()
+            self._release_ended_changes()
             self._on_step()
             if ready is None or self._is_stopped:
                 return
@@ -336,7 +359,10 @@ class RaftDriver:
         """
         threads = self._env.threads
         if ready.hard_state is not None:
-            state, voters = ready.hard_state, self.node.voters
+            # KIP-853: from kraft.version 1 on, the voters are in the log only.
+            history = self.node.history
+            voters = self.node.voters if history.is_fixed else None
+            state = ready.hard_state
             await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, state, voters))
         now_ms = self._env.clock.now_ms()
         if ready.truncate_to is not None:
@@ -350,12 +376,18 @@ class RaftDriver:
             flush = work
             await threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
+        if self._has_static_state and not self.node.history.is_fixed:
+            # After the voters are on disk: the file tells the next start that they are in the log.
+            current = ready.hard_state or self.node.durable_state
+            await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, current, None))
+            self._has_static_state = False
         if ready.chunk is not None:
             try:
-                await self._log.write_chunk(ready.chunk, threads, now_ms)
+                membership = await self._log.write_chunk(ready.chunk, threads, now_ms)
             except KafkaError as error:  # another node has sent it: that must not stop this one
                 logger.error("a snapshot from node %d is dropped: %s", self.node.leader_id, error)
                 return ready._replace(chunk=None)
+            return ready._replace(chunk=ready.chunk._replace(membership=membership))
         return ready
 
     # Requests to other nodes

@@ -64,6 +64,7 @@ class SnapshotWriter:
     async def _write(self, image: MetadataImage, now_ms: int) -> None:
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         appended_ms = self._log.last_append_ms
+        membership = self._driver.node.history.before(snapshot.end_offset)
 
         def write() -> None:
             data = encode_snapshot(
@@ -72,6 +73,7 @@ class SnapshotWriter:
                 last_contained_log_timestamp=appended_ms,
                 now_ms=now_ms,
                 metadata_version=image.metadata_version,
+                membership=membership,
             )
             self._log.write_snapshot(snapshot, data)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 
+from ottla.broker.quorum.membership_records import encode_membership
+from ottla.core.raft.voter_set import MembershipRecord
 from ottla.env.disk import Disk
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.codec import METADATA_VERSION_MAX, decode_record, encode_record
@@ -52,11 +54,16 @@ def encode_snapshot(
     last_contained_log_timestamp: int,
     now_ms: int,
     metadata_version: int = METADATA_VERSION_MAX,
+    membership: Iterable[MembershipRecord] = (),
 ) -> bytes:
-    """The bytes of a snapshot file. The offsets in it start at 0 and have no meaning."""
+    """The bytes of a snapshot file. The offsets in it start at 0 and have no meaning.
+
+    As in Kafka, the records that say who votes are beside the header (KIP-853).
+    """
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
-    parts = [build_control_batch([header], base_offset=0, timestamp=now_ms, leader_epoch=epoch)]
-    offset = 1
+    first = [header, *encode_membership(membership)]
+    parts = [build_control_batch(first, base_offset=0, timestamp=now_ms, leader_epoch=epoch)]
+    offset = len(first)
     values = (encode_record(record, metadata_version) for record in records)
     while chunk := list(islice(values, RECORDS_PER_BATCH)):
         parts.append(

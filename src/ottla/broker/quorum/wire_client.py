@@ -1,11 +1,10 @@
 """Raft's messages on the wire, from the side of the node that asks: encodes requests, decodes responses.
 
-A request or response has exactly one partition, `__cluster_metadata-0`. The voters are static (kraft.version 0), so
-there are no directory ids, and the leader's end points in responses tell nothing new. Responses are not trusted: bytes
-that are no valid response are a ResponseError, and damaged batches never reach the log.
+A request or response has exactly one partition, `__cluster_metadata-0`. Responses are not trusted: bytes that are no
+valid response are a ResponseError, and damaged batches never reach the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
@@ -14,7 +13,7 @@ from kio.schema.end_quorum_epoch.v1 import request as end_v1
 from kio.schema.fetch_snapshot.v1 import request as snapshot_v1
 from kio.schema.vote.v2 import request as vote_v2
 
-from ottla.broker.quorum.voters import VoterEndpoint
+from ottla.broker.quorum.membership_records import membership_of_batch
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import (
     BeginQuorumEpochRequest,
@@ -30,6 +29,7 @@ from ottla.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.protocol import fetch_codec
@@ -58,6 +58,7 @@ API_OF: dict[type[Request], Api] = {
     FetchSnapshotRequest: Api(ApiKey.FETCH_SNAPSHOT, 1),
 }
 PRE_VOTE_FROM = 2
+Learn = Callable[[int, str, int], None]
 
 
 class Sender(NamedTuple):
@@ -102,8 +103,8 @@ def _vote(sender: Sender, to: int, request: VoteRequest) -> vote_v2.VoteRequest:
         partition_index=0,
         replica_epoch=request.epoch,
         replica_id=request.candidate_id,
-        replica_directory_id=None,
-        voter_directory_id=None,
+        replica_directory_id=request.candidate_directory_id,
+        voter_directory_id=request.voter_directory_id,
         last_offset_epoch=request.log_end.epoch,
         last_offset=request.log_end.offset,
         pre_vote=request.is_pre_vote,
@@ -116,7 +117,10 @@ def _begin_quorum_epoch(
     sender: Sender, to: int, request: BeginQuorumEpochRequest
 ) -> begin_v1.BeginQuorumEpochRequest:
     partition = begin_v1.PartitionData(
-        partition_index=0, voter_directory_id=None, leader_id=request.leader_id, leader_epoch=request.epoch
+        partition_index=0,
+        voter_directory_id=request.voter_directory_id,
+        leader_id=request.leader_id,
+        leader_epoch=request.epoch,
     )
     return begin_v1.BeginQuorumEpochRequest(
         cluster_id=sender.cluster_id,
@@ -155,6 +159,7 @@ def _fetch(sender: Sender, request: FetchRequest) -> fetch_codec.FetchRequest:
         request.last_epoch,
         -1,
         sender.fetch_max_bytes,
+        request.directory_id,
         high_watermark=request.high_watermark,
     )
     return fetch_codec.FetchRequest(
@@ -178,6 +183,7 @@ def _fetch_snapshot(sender: Sender, request: FetchSnapshotRequest) -> snapshot_v
         current_leader_epoch=request.epoch,
         snapshot_id=snapshot_v1.SnapshotId(end_offset=request.snapshot.offset, epoch=request.snapshot.epoch),
         position=request.position,
+        replica_directory_id=request.directory_id,
     )
     return snapshot_v1.FetchSnapshotRequest(
         cluster_id=sender.cluster_id,
@@ -190,13 +196,23 @@ def _fetch_snapshot(sender: Sender, request: FetchSnapshotRequest) -> snapshot_v
 # Responses
 
 
-def decode_response(request: Request, version: int, body: memoryview) -> Response:
-    """Raises KafkaError if the whole request is rejected or a batch is damaged, and ResponseError for other bytes."""
+def decode_response(
+    request: Request, version: int, body: memoryview, learn: Learn = lambda *endpoint: None
+) -> Response:
+    """Raises KafkaError if the whole request is rejected or a batch is damaged, and ResponseError for other bytes.
+
+    `learn` is called with the id, the host and the port of the leader, if the response has them (KIP-853).
+    """
     if isinstance(request, FetchRequest):
-        return _fetch_response(request, decode_fetch_response(body, version))
+        fetched = decode_fetch_response(body, version)
+        for found in fetched.node_endpoints:
+            learn(found.node_id, found.host, found.port)
+        return _fetch_response(request, fetched)
     schema: Any = load_response_schema(API_OF[type(request)].key, version)
     message: Any = decode_message(schema, body)
     _check_top_level(message.error_code, type(request).__name__)
+    for found in message.node_endpoints:
+        learn(int(found.node_id), found.host, int(found.port))
     if isinstance(request, FetchSnapshotRequest):
         names = [(topic.name, [part.index for part in topic.partitions]) for topic in message.topics]
     else:
@@ -281,7 +297,8 @@ def _read_batches(request: FetchRequest, records: memoryview) -> tuple[Replicate
             )
         epoch = header.partition_leader_epoch
         data = bytes(records[position:end])
-        batches.append(ReplicatedBatch(header.base_offset, header.next_offset, epoch, data))
+        membership = membership_of_batch(data) if header.is_control else ()
+        batches.append(ReplicatedBatch(header.base_offset, header.next_offset, epoch, data, membership))
         position = end
     if records and not batches:
         raise _damaged(request.offset, f"is not complete in the {len(records)} bytes of the response")

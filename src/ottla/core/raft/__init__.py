@@ -1,8 +1,9 @@
-"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630); voters are fixed.
+"""Raft as Kafka has it: KIP-595, pre-vote (KIP-996), snapshots (KIP-630), voters that change (KIP-853).
 
-`node` has the state machine. `tick` tells it the time, the `on_*` methods tell it the requests and responses of other
-nodes, and `propose` gives it records to commit. These only change its state. `ready` then returns what is to be made
-durable and sent, and `advance` tells the node that it was done. Safety depends on the order:
+`node` has the state machine, and `node_roles` its roles. `tick` tells it the time, the `on_*` methods tell it the
+requests and responses of other nodes, and `propose` gives it records to commit. These only change its state. `ready`
+then returns what is to be made durable and sent, and `advance` tells the node that it was done. Safety depends on the
+order:
 
 1. Make `Ready.hard_state` durable before any entry of its epoch is written and before any message is sent. Responses to
    other nodes are such messages.
@@ -20,8 +21,14 @@ leader of that epoch is known too.
     candidate   -> leader        a majority has voted for it
                 -> prospective   a majority has not, or the timeout has expired
     follower    -> prospective   no response came from the leader within the fetch timeout
-    leader      -> resigned      it shuts down, or a majority has not fetched for 1.5 fetch timeouts
+    leader      -> resigned      it shuts down, its removal is committed, or a majority has not fetched for 1.5 fetch
+                                 timeouts
     resigned    -> unattached    the election timeout has expired; the epoch becomes the next one
+
+The voters are those of the latest record in the log that names them, committed or not; `membership` has the rules by
+which a leader changes them. With kraft.version 0 there is no such record, and the voters are fixed. A node whose
+removal is not committed yet may still stand for election, but it does not count its own vote; it does not stand if a
+replica with another directory votes under its id.
 
 An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader. A
 follower whose leader does not respond goes on to fetch from it, and asks the other voters for a new one meanwhile. It

@@ -89,7 +89,8 @@ class LogState:
     def position_of(self, offset: int, last_epoch: int) -> Position:
         """The position of a follower whose log ends at `offset`, with a last record from `last_epoch`."""
         newest = self.snapshots[-1] if self.snapshots else None
-        # A snapshot at offset 0, as Kafka formats it, has no records: an empty follower would ask for it for ever.
+        # A snapshot at offset 0, as a formatted directory has it, has no records: an empty follower would ask for it
+        # for ever. The first leader writes its voters to the log (KIP-853).
         is_useful = newest is not None and newest.offset > 0
         if is_useful and (offset == 0 or self._is_before_snapshots(offset, last_epoch)):
             # KIP-630. An empty follower gets the snapshot too, because it is smaller than the log.

@@ -5,22 +5,30 @@ new leader. The epoch of a request is that of its sender.
 """
 
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.voter_set import LoggedMembership
 from ottla.model.errors import ErrorCode
 
 NO_NODE = -1
+EPOCH_MAX = 2**31 - 1  # no epoch could follow it: a node that accepted it could never be elected again
 # Of a fetch whose sender does not say which high watermark it knows (before KIP-1166).
 UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 
 
 class VoteRequest(NamedTuple):
-    """`log_end` is that of the candidate. A voter rejects a candidate whose log ends before its own."""
+    """`log_end` is that of the candidate. A voter rejects a candidate whose log ends before its own.
+
+    `voter_directory_id` is that of the voter that is asked, if the candidate knows it.
+    """
 
     epoch: int
     candidate_id: int
     log_end: OffsetAndEpoch
     is_pre_vote: bool
+    candidate_directory_id: UUID | None = None
+    voter_directory_id: UUID | None = None
 
 
 class VoteResponse(NamedTuple):
@@ -33,6 +41,7 @@ class VoteResponse(NamedTuple):
 class BeginQuorumEpochRequest(NamedTuple):
     epoch: int
     leader_id: int
+    voter_directory_id: UUID | None = None
 
 
 class EndQuorumEpochRequest(NamedTuple):
@@ -59,15 +68,17 @@ class FetchRequest(NamedTuple):
     offset: int
     last_epoch: int
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
+    directory_id: UUID | None = None
 
 
 class ReplicatedBatch(NamedTuple):
-    """A batch from the leader. Raft does not read `data`."""
+    """A batch from the leader. Raft does not read `data`; `membership` are the records in it that say who votes."""
 
     base_offset: int
     next_offset: int
     epoch: int
     data: Any
+    membership: tuple[LoggedMembership, ...] = ()
 
 
 class FetchResponse(NamedTuple):
@@ -91,6 +102,7 @@ class FetchSnapshotRequest(NamedTuple):
     replica_id: int
     snapshot: OffsetAndEpoch
     position: int
+    directory_id: UUID | None = None
 
 
 class FetchSnapshotResponse(NamedTuple):

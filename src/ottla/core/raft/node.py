@@ -1,11 +1,14 @@
 """The state machine of one node of the quorum. The package describes how to drive it, and its roles."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from uuid import UUID
 
 from ottla.core.raft.errors import DivergedBelowCommit, NotLeader
 from ottla.core.raft.invariants import check_invariants
-from ottla.core.raft.log_state import LogState, OffsetAndEpoch
+from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.membership import advance_change, end_committed_change
 from ottla.core.raft.messages import (
+    EPOCH_MAX,
     NO_NODE,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -15,210 +18,43 @@ from ottla.core.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Outbound,
-    ReplicatedBatch,
-    Request,
     Response,
     VoteRequest,
     VoteResponse,
 )
-from ottla.core.raft.outbox import OBSERVER_BACKOFF_MS_MAX, UNREACHABLE_BACKOFF_MS_MAX, Outbox
-from ottla.core.raft.ready import Entry, FetchDecision, HardState, LeaderChange, Ready, SnapshotChunk
+from ottla.core.raft.node_roles import NodeRoles
+from ottla.core.raft.ready import (
+    Entry,
+    FetchDecision,
+    HardState,
+    Ready,
+    SnapshotChunk,
+)
+from ottla.core.raft.requests import due_requests
 from ottla.core.raft.roles import (
-    NEVER_MS,
     Candidate,
     Follower,
     Leader,
-    Progress,
     Prospective,
     Resigned,
-    Role,
     Unattached,
-    Votes,
     succession_delay_ms,
 )
-from ottla.core.raft.settings import RaftSettings
+from ottla.core.raft.voter_set import ReplicaKey
+from ottla.core.raft.votes import grants_vote, is_valid_vote
 from ottla.model.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1
-EPOCH_MAX = 2**31 - 1  # no epoch could follow it: a node that accepted it could never be elected again
 
 
-class RaftNode:
-    def __init__(
-        self,
-        node_id: int,
-        voters: Sequence[int],
-        *,
-        hard_state: HardState,
-        log: LogState,
-        settings: RaftSettings,
-        random_below: Callable[[int], int],
-        now_ms: int,
-    ) -> None:
-        """`log` describes the log on disk. Its last epoch may be above that of `hard_state`."""
-        self.node_id = node_id
-        self.voters = tuple(sorted(voters))
-        self.log = log
-        self.high_watermark = log.snapshots[-1].offset if log.snapshots else 0
-        self.hard_state = hard_state
-        if log.last_epoch > hard_state.epoch:
-            self.hard_state = HardState(log.last_epoch)
-        self.settings = settings
-        self._random_below = random_below
-        self._durable_state = hard_state
-        self._durable_end = log.end_offset
-        self._leader_high_watermark = 0  # from the last response of the leader
-        self._truncate_to: int | None = None
-        self._unsaved: list[Entry | ReplicatedBatch] = []
-        self._chunk: SnapshotChunk | None = None
-        backoff_ms_max = UNREACHABLE_BACKOFF_MS_MAX if self.is_voter else OBSERVER_BACKOFF_MS_MAX
-        self._outbox = Outbox(settings.retry_backoff_ms, backoff_ms_max)
-        self.role: Role = self._first_role(now_ms)
-
-    def _first_role(self, now_ms: int) -> Role:
-        if self.leader_id == self.node_id:
-            if self.is_voter:
-                # It may have lost unflushed entries of this epoch, whose offsets must not be written again in it.
-                return Resigned(now_ms + self._election_timeout_ms())
-            self.hard_state = self.hard_state._replace(leader_id=NO_NODE)  # it is only an observer now
-        if self.leader_id != NO_NODE:
-            return Follower(now_ms + self.settings.fetch_timeout_ms)
-        # A quorum that starts does not wait for an election timeout. If there is a leader, the voters that hear from it
-        # reject the pre-vote.
-        return Unattached(self._soon_ms(now_ms) if self.is_voter else NEVER_MS)
-
-    # -- state
-
-    @property
-    def epoch(self) -> int:
-        return self.hard_state.epoch
-
-    @property
-    def leader_id(self) -> int:
-        return self.hard_state.leader_id
-
-    @property
-    def is_leader(self) -> bool:
-        return isinstance(self.role, Leader)
-
-    @property
-    def is_voter(self) -> bool:
-        return self.node_id in self.voters
-
-    @property
-    def epoch_start_offset(self) -> int:
-        """The first offset of this leader's epoch."""
-        assert isinstance(self.role, Leader)
-        return self.role.epoch_start_offset
-
-    # -- time
-
-    def next_tick_ms(self) -> int:
-        """The time of the next `tick` and `ready` if no message comes before."""
-        deadlines = [self.role.deadline_ms, self._outbox.next_retry_ms]
-        if isinstance(self.role, Leader) and len(self.voters) > 1:
-            deadlines.append(self.role.announce_ms)
-        return min(deadlines)
-
-    def tick(self, now_ms: int) -> None:
-        self._outbox.end_pauses(now_ms)
-        if self.voters == (self.node_id,) and not self.is_leader:
-            # The only voter does not wait for others.
-            self._stand_for_election(now_ms)
-        elif now_ms >= self.role.deadline_ms:
-            self._on_timeout(now_ms)
-
-    def _on_timeout(self, now_ms: int) -> None:
-        match self.role:
-            case Follower() as follower if not self.is_voter:
-                self._outbox.give_up(self.leader_id, now_ms)
-                follower.deadline_ms = now_ms + self.settings.fetch_timeout_ms
-            case Unattached() | Candidate() | Follower():
-                self._become_prospective(now_ms)
-            case Prospective():
-                self._give_up_prospects(now_ms)
-            case Leader():
-                self.resign(now_ms)
-            case Resigned():
-                # In the same epoch, its responses would still name it as the leader.
-                self._become_unattached(self.epoch + 1, now_ms)
-
-    # -- roles
-
-    def _become(self, role: Role) -> None:
-        self.role = role
-        self._outbox.clear()
-
-    def _become_unattached(self, epoch: int, now_ms: int, leader_id: int = NO_NODE) -> None:
-        deadline_ms = self._unattached_deadline_ms(now_ms)
-        if self.is_voter and isinstance(self.role, Unattached | Candidate | Resigned):
-            deadline_ms = min(self.role.deadline_ms, deadline_ms)
-        voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
-        self.hard_state = HardState(epoch, leader_id, voted_id)
-        self._become(Unattached(deadline_ms))
-
-    def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        voted_id = self.hard_state.voted_id if epoch == self.epoch else NO_NODE
-        self.hard_state = HardState(epoch, leader_id, voted_id)
-        self._leader_high_watermark = 0
-        failures = self._outbox.failures(leader_id)
-        self._become(Follower(now_ms + self.settings.fetch_timeout_ms, failures_at_confirmation=failures))
-
-    def _become_prospective(self, now_ms: int) -> None:
-        if isinstance(self.role, Candidate):
-            self.hard_state = self.hard_state._replace(leader_id=NO_NODE)
-        votes = Votes(self.voters, {self.node_id: True})
-        self._become(Prospective(votes, now_ms + self._election_timeout_ms()))
-
-    def _give_up_prospects(self, now_ms: int) -> None:
-        if self.leader_id not in (NO_NODE, self.node_id):
-            self._become_follower(self.epoch, self.leader_id, now_ms)
-        else:
-            self._become(Unattached(self._unattached_deadline_ms(now_ms)))
-
-    def _stand_for_election(self, now_ms: int) -> None:
-        self.hard_state = HardState(self.epoch + 1, NO_NODE, self.node_id)
-        candidate = Candidate(Votes(self.voters, {self.node_id: True}), now_ms + self._election_timeout_ms())
-        self._become(candidate)
-        if candidate.votes.is_won:
-            self._become_leader(candidate.votes, now_ms)
-
-    def _become_leader(self, votes: Votes, now_ms: int) -> None:
-        self.hard_state = HardState(self.epoch, self.node_id, NO_NODE)
-        others = {voter: Progress() for voter in self.voters if voter != self.node_id}
-        granting = tuple(voter for voter, is_granted in sorted(votes.granted.items()) if is_granted)
-        deadline_ms = self._check_quorum_deadline_ms(now_ms)
-        self._become(Leader(self.log.end_offset, granting, others, deadline_ms, now_ms))
-        self._append(LeaderChange(self.node_id, self.voters, granting))
-
-    def resign(self, now_ms: int) -> None:
-        """Gives up the leadership and asks the other voters, the longest log first, to stand for election."""
-        if isinstance(self.role, Leader):
-            successors = self.role.successors
-            self._become(Resigned(now_ms + self._election_timeout_ms(), successors, set(successors)))
-
-    def _election_timeout_ms(self) -> int:
-        timeout_ms = self.settings.election_timeout_ms
-        return timeout_ms + self._random_below(timeout_ms) if timeout_ms else 0
-
-    def _soon_ms(self, now_ms: int) -> int:
-        """When to ask for pre-votes. Voters ask at different times, so that their elections do not collide."""
-        return now_ms + self._random_below(max(self.settings.election_timeout_ms // 4, 1))
-
-    def _unattached_deadline_ms(self, now_ms: int) -> int:
-        return now_ms + self._election_timeout_ms() if self.is_voter else NEVER_MS
-
-    def _check_quorum_deadline_ms(self, now_ms: int) -> int:
-        if len(self.voters) == 1:
-            return NEVER_MS
-        return now_ms + self.settings.fetch_timeout_ms * 3 // 2
-
+class RaftNode(NodeRoles):
     # -- requests
 
     def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
-        is_valid = request.candidate_id >= 0 and request.log_end.offset >= 0 and request.epoch < EPOCH_MAX
-        if not is_valid or not 0 <= request.log_end.epoch <= request.epoch - (not request.is_pre_vote):
+        if not is_valid_vote(request):
             return self._vote_response(error=ErrorCode.invalid_request)
+        if not self._is_meant(request.voter_directory_id):
+            return self._vote_response(error=ErrorCode.invalid_voter_key)
         if request.epoch < self.epoch:
             return self._vote_response(error=ErrorCode.fenced_leader_epoch)
         if request.epoch > self.epoch:
@@ -226,32 +62,30 @@ class RaftNode:
         is_granted = self._grants_vote(request)
         if is_granted and not request.is_pre_vote and self.hard_state.voted_id == NO_NODE:
             # Restarts the election timeout, so that the candidate has time to win.
-            self.hard_state = self.hard_state._replace(voted_id=request.candidate_id)
-            self._become(Unattached(self._unattached_deadline_ms(now_ms)))
+            self.hard_state = self.hard_state._replace(
+                voted_id=request.candidate_id, voted_directory_id=request.candidate_directory_id
+            )
+            self._become(Unattached(self.unattached_deadline_ms(now_ms)))
         return self._vote_response(is_granted=is_granted)
 
     def _grants_vote(self, request: VoteRequest) -> bool:
-        is_up_to_date = request.log_end.is_up_to_date_with(self.log.end)
-        match self.role:
-            case Leader():
-                return False
-            case Follower(has_fetched=has_fetched) if request.is_pre_vote:
-                return is_up_to_date and not has_fetched
-            case _ if request.is_pre_vote:
-                return is_up_to_date
-        if self.hard_state.voted_id != NO_NODE:
-            return self.hard_state.voted_id == request.candidate_id
-        return self.leader_id == NO_NODE and is_up_to_date
+        return grants_vote(self.role, self.hard_state, self.log.end, request)
 
     def _vote_response(self, *, is_granted: bool = False, error: ErrorCode = ErrorCode.none) -> VoteResponse:
         return VoteResponse(self.epoch, self.leader_id, is_granted, error)
 
+    def _is_meant(self, directory_id: UUID | None) -> bool:
+        """KIP-853: a request for the voter that this node was before it got a new disk is not for this node."""
+        return directory_id is None or self.own.directory_id in (None, directory_id)
+
     def on_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now_ms: int) -> EpochResponse:
+        if not self._is_meant(request.voter_directory_id):
+            return EpochResponse(self.epoch, self.leader_id, ErrorCode.invalid_voter_key)
         return EpochResponse(*self._news_from_leader(request.epoch, request.leader_id, now_ms))
 
     def on_end_quorum_epoch(self, request: EndQuorumEpochRequest, now_ms: int) -> EpochResponse:
         response = EpochResponse(*self._news_from_leader(request.epoch, request.leader_id, now_ms))
-        if response.error is ErrorCode.none and isinstance(self.role, Follower) and self.is_voter:
+        if response.error is ErrorCode.none and isinstance(self.role, Follower) and self.may_stand:
             delay_max_ms = self.settings.election_backoff_max_ms
             delay_ms = succession_delay_ms(self.node_id, request.preferred_successors, delay_max_ms)
             self.role.deadline_ms = now_ms + delay_ms
@@ -266,8 +100,15 @@ class RaftNode:
         return self.epoch, self.leader_id, ErrorCode.none
 
     def _is_consistent(self, epoch: int, leader_id: int) -> bool:
-        """Whether `leader_id` may be the leader of `epoch`: a voter, and no other leader of this epoch is known."""
-        if epoch >= EPOCH_MAX or leader_id not in (NO_NODE, *self.voters):
+        """Whether `leader_id` may be the leader of `epoch`: a voter, and no other leader of this epoch is known.
+
+        KIP-853: if voters change, this node may not know the newest of them yet.
+        """
+        if (
+            epoch >= EPOCH_MAX or leader_id < NO_NODE
+        ):  # a bootstrap server has a negative id until it is known
+            return False
+        if self.history.is_fixed and leader_id not in (NO_NODE, *self.voters):
             return False
         return leader_id == NO_NODE or epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
 
@@ -277,7 +118,7 @@ class RaftNode:
             if epoch > self.epoch:
                 # This node has led `epoch` and lost its state. It must not vote in this epoch again.
                 self._become_unattached(epoch, now_ms)
-                self.hard_state = self.hard_state._replace(voted_id=self.node_id)
+                self.hard_state = HardState(epoch, NO_NODE, *self.own.key)
         elif leader_id == NO_NODE:
             if epoch > self.epoch:
                 self._become_unattached(epoch, now_ms)
@@ -323,13 +164,16 @@ class RaftNode:
         return ErrorCode.none if self.is_leader else ErrorCode.not_leader_or_follower
 
     def _note_fetch(self, leader: Leader, request: FetchRequest, now_ms: int) -> None:
-        leader.progress_of(request.replica_id).on_fetch(request.offset, self.log.end_offset, now_ms)
-        self._note_contact(leader, request.replica_id, now_ms)
+        key = ReplicaKey(request.replica_id, request.directory_id)
+        progress = leader.progress_of(key, self.history.latest)
+        progress.on_fetch(request.offset, self.log.end_offset, now_ms)
+        self._note_contact(leader, key, now_ms)
         self._advance_high_watermark(leader)
+        advance_change(self, leader, now_ms)
 
-    def _note_contact(self, leader: Leader, replica_id: int, now_ms: int) -> None:
-        if leader.has_heard_from_majority(replica_id):
-            leader.deadline_ms = self._check_quorum_deadline_ms(now_ms)
+    def _note_contact(self, leader: Leader, key: ReplicaKey, now_ms: int) -> None:
+        if self.history.latest.has(key) and leader.has_heard_from_majority(key.id):
+            leader.deadline_ms = self.check_quorum_deadline_ms(now_ms)
 
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, now_ms: int) -> FetchSnapshotResponse:
         """The response without `size` and `data`, which the caller adds if there is no error."""
@@ -338,7 +182,7 @@ class RaftNode:
         if error is ErrorCode.none and not is_known:
             error = ErrorCode.snapshot_not_found
         if error is ErrorCode.none and isinstance(self.role, Leader):
-            self._note_contact(self.role, request.replica_id, now_ms)
+            self._note_contact(self.role, ReplicaKey(request.replica_id, request.directory_id), now_ms)
         snapshot, position = request.snapshot, request.position
         return FetchSnapshotResponse(self.epoch, self.leader_id, snapshot, position=position, error=error)
 
@@ -353,16 +197,20 @@ class RaftNode:
         if replicated > leader.epoch_start_offset:
             leader.has_committed = True
             self.high_watermark = max(self.high_watermark, replicated)
+            end_committed_change(self, leader)
 
     # -- responses
 
     def on_response(self, number: int, sender: int, response: Response, now_ms: int) -> None:
         """Applies the response to a request, unless the request is no longer outstanding."""
-        self._outbox.reached(sender)
-        if not self._outbox.take(number, sender) or self._learn_from(response, sender, now_ms):
+        self.outbox.reached(sender)
+        # An observer asks others beside its leader. A bootstrap server among them may be the leader under another id
+        # (KIP-853): its records may be older than those that the leader has sent meanwhile.
+        is_beside_leader = isinstance(self.role, Follower) and sender != self.leader_id
+        if not self.outbox.take(number, sender) or self._learn_from(response, sender, now_ms):
             return
-        if response.error is not ErrorCode.none:
-            self._outbox.pause(sender, now_ms)
+        if response.error is not ErrorCode.none or is_beside_leader:
+            self.outbox.pause(sender, now_ms)
             if isinstance(response, FetchSnapshotResponse):
                 self.give_up_snapshot(now_ms)
             return
@@ -378,31 +226,31 @@ class RaftNode:
 
     def on_no_response(self, number: int, receiver: int, now_ms: int, *, is_refused: bool = False) -> None:
         """A request has timed out, or its connection has failed. `is_refused`: no process listens there."""
-        if not self._outbox.take(number, receiver):
+        if not self.outbox.take(number, receiver):
             return
-        if isinstance(self.role, Follower) and self.is_voter and is_refused:
+        if isinstance(self.role, Follower) and self.may_stand and is_refused:
             # The leader is dead. If it is not, voters that hear from it reject the pre-vote.
-            self.role.deadline_ms = min(self.role.deadline_ms, self._soon_ms(now_ms))
-        self._outbox.pause_unreachable(receiver, now_ms)
+            self.role.deadline_ms = min(self.role.deadline_ms, self.soon_ms(now_ms))
+        self.outbox.pause_unreachable(receiver, now_ms)
 
     def _learn_from(self, response: Response, sender: int, now_ms: int) -> bool:
         """Applies epoch and leader of a response. Returns True if the rest of the response is obsolete."""
         epoch, leader_id = response.epoch, response.leader_id
         if epoch < self.epoch or not self._is_consistent(epoch, leader_id):
-            self._outbox.pause(sender, now_ms)  # an observer would ask it again at once
+            self.outbox.pause(sender, now_ms)  # an observer would ask it again at once
             return True
         if epoch > self.epoch:
             self._follow_news(epoch, leader_id, now_ms)
             return True
         if leader_id != NO_NODE and self.leader_id == NO_NODE and leader_id != self.node_id:
-            if not self.is_voter and not self._outbox.may_send_to(leader_id, now_ms):
-                self._outbox.pause(sender, now_ms)  # it does not know yet that the leader cannot be reached
+            if not self.may_stand and not self.outbox.may_send_to(leader_id, now_ms):
+                self.outbox.pause(sender, now_ms)  # it does not know yet that the leader cannot be reached
                 return True
             self._become_follower(epoch, leader_id, now_ms)
             # If the observer has asked the leader itself, the response has records.
             return not isinstance(response, FetchResponse) or response.error is not ErrorCode.none
         if isinstance(self.role, Follower) and leader_id == self.leader_id:
-            self.role.failures_at_confirmation = self._outbox.failures(leader_id)
+            self.role.failures_at_confirmation = self.outbox.failures(leader_id)
         return False
 
     def _count_vote(self, voter: int, is_granted: bool, now_ms: int) -> None:
@@ -423,7 +271,8 @@ class RaftNode:
     def _acknowledged_by(self, voter: int) -> None:
         match self.role:
             case Leader(voters=followers):
-                followers[voter].has_acknowledged = True
+                if voter in followers:  # it may have been removed meanwhile
+                    followers[voter].has_acknowledged = True
             case Resigned(unacknowledged=unacknowledged):
                 unacknowledged.discard(voter)
 
@@ -444,6 +293,7 @@ class RaftNode:
                     break
                 self.log.append(batch.epoch, batch.next_offset)
                 self._unsaved.append(batch)
+                self.take_membership(batch.membership)
             self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
             self._follow_high_watermark()
 
@@ -451,6 +301,8 @@ class RaftNode:
         self._check_above_commit(offset)
         self.log.truncate_to(offset)
         self._truncate_to = offset
+        self.history.truncate_to(offset)
+        self.take_voters()
 
     def _check_above_commit(self, offset: int) -> None:
         if offset < self.high_watermark:
@@ -475,7 +327,7 @@ class RaftNode:
         self._chunk = None
         if isinstance(self.role, Follower):
             self.role.snapshot = None
-            self._outbox.pause(self.leader_id, now_ms)
+            self.outbox.pause(self.leader_id, now_ms)
 
     def _follow_high_watermark(self) -> None:
         self.high_watermark = max(self.high_watermark, min(self._leader_high_watermark, self._durable_end))
@@ -488,24 +340,18 @@ class RaftNode:
             raise NotLeader(f"node {self.node_id} does not lead the quorum in epoch {self.epoch}")
         if not values:
             raise ValueError("a proposal has at least one record")
-        return self._append(tuple(values))
-
-    def _append(self, payload: LeaderChange | tuple[bytes, ...]) -> Entry:
-        entry = Entry(self.log.end_offset, self.epoch, payload)
-        self.log.append(entry.epoch, entry.next_offset)
-        self._unsaved.append(entry)
-        return entry
+        return self.append(tuple(values))
 
     def snapshot_written(self, snapshot: OffsetAndEpoch) -> None:
         """This node has written a snapshot of committed records."""
         self.log.snapshots.append(snapshot)
+        self.history.discard_before(snapshot.offset)
 
     def ready(self, now_ms: int) -> Ready | None:
         """What to do next; None if there is nothing. Call `advance` before calling it again."""
         hard_state = None if self.hard_state == self._durable_state else self.hard_state
         messages = tuple(self._messages(now_ms))
-        is_idle = hard_state is None and self._truncate_to is None and self._chunk is None
-        if is_idle and not self._unsaved and not messages:
+        if hard_state is None and not self.has_unsaved_log and not messages:
             return None
         return Ready(hard_state, self._truncate_to, tuple(self._unsaved), self._chunk, messages)
 
@@ -534,61 +380,19 @@ class RaftNode:
             self.log.install(chunk.snapshot)
             self._durable_end = chunk.snapshot.offset
             self.high_watermark = max(self.high_watermark, chunk.snapshot.offset)
+            self.history.install(chunk.snapshot.offset, chunk.membership)
+            self.take_voters()
             if isinstance(self.role, Follower):
                 self.role.snapshot = None
+            elif isinstance(self.role, Prospective | Candidate):
+                # It counts the votes of the voters before: a majority of them may have no node in common with a
+                # majority of the new ones. The deadlines of an observer may be late.
+                self._give_up_prospects(self.role.deadline_ms)
 
     # -- messages
 
     def _messages(self, now_ms: int) -> list[Outbound]:
-        found: list[tuple[int, Request]] = []
-        match self.role:
-            case Prospective(votes=votes) | Candidate(votes=votes) if not votes.is_lost:
-                is_pre_vote = isinstance(self.role, Prospective)
-                vote = VoteRequest(self.epoch, self.node_id, self.log.end, is_pre_vote)
-                found = [(voter, vote) for voter in votes.missing]
-            case Leader() as leader:
-                found = self._announcements(leader, now_ms)
-            case Resigned() as resigned:
-                end = EndQuorumEpochRequest(self.epoch, self.node_id, resigned.preferred_successors)
-                found = [(voter, end) for voter in sorted(resigned.unacknowledged)]
-            case Follower() as follower:
-                found = self._fetches(follower, now_ms)
-            case Unattached() if not self.is_voter:
-                found = self._search_for_leader(now_ms)
-        return self._outbox.send_all(found, now_ms)
-
-    def _announcements(self, leader: Leader, now_ms: int) -> list[tuple[int, Request]]:
-        """BeginQuorumEpoch requests to the voters that may not know the leader."""
-        if now_ms < leader.announce_ms:
-            return []
-        period_ms = self.settings.fetch_timeout_ms // 2
-        leader.announce_ms = now_ms + period_ms
-        begin = BeginQuorumEpochRequest(self.epoch, self.node_id)
-        return [(voter, begin) for voter in leader.silent_voters(now_ms, period_ms)]
-
-    def _fetches(self, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
-        if self._unsaved or self._truncate_to is not None or self._chunk is not None:
-            return []  # a fetch reports that the log is durable up to its offset
-        fetch: Request = self._fetch_request()
-        if follower.snapshot is not None:
-            position = follower.snapshot_position
-            fetch = FetchSnapshotRequest(self.epoch, self.node_id, follower.snapshot, position)
-        return [(self.leader_id, fetch), *self._search_for_successor(follower, now_ms)]
-
-    def _search_for_successor(self, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
-        """The leader of an observer may be dead, and nobody announces the next one to an observer."""
-        failures = 0 if self.is_voter else self._outbox.failures(self.leader_id)
-        is_confirmed = failures == follower.failures_at_confirmation
-        is_waiting = is_confirmed and not self._outbox.is_paused(self.leader_id, now_ms)
-        return [] if failures == 0 or is_waiting else self._search_for_leader(now_ms)
-
-    def _fetch_request(self) -> FetchRequest:
-        end = self.log.end
-        return FetchRequest(self.epoch, self.node_id, end.offset, end.epoch, self.high_watermark)
-
-    def _search_for_leader(self, now_ms: int) -> list[tuple[int, Request]]:
-        asked = self._outbox.choose([voter for voter in self.voters if voter != self.leader_id], now_ms)
-        return [] if asked is None else [(asked, self._fetch_request())]
+        return self.outbox.send_all(due_requests(self, now_ms), now_ms)
 
     # -- invariants
 

@@ -1,9 +1,11 @@
 """What a node asks for: state and entries to make durable, and requests to send."""
 
 from typing import NamedTuple
+from uuid import UUID
 
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import NO_NODE, FetchResponse, Outbound, ReplicatedBatch
+from ottla.core.raft.voter_set import MembershipRecord
 
 
 class HardState(NamedTuple):
@@ -12,6 +14,13 @@ class HardState(NamedTuple):
     epoch: int = 0
     leader_id: int = NO_NODE
     voted_id: int = NO_NODE
+    voted_directory_id: UUID | None = None
+
+    def in_epoch(self, epoch: int, leader_id: int) -> "HardState":
+        """The state after a move to `epoch`. A vote counts in its epoch only."""
+        if epoch == self.epoch:
+            return self._replace(leader_id=leader_id)
+        return HardState(epoch, leader_id)
 
 
 class LeaderChange(NamedTuple):
@@ -22,25 +31,44 @@ class LeaderChange(NamedTuple):
     granting_voters: tuple[int, ...]
 
 
+class MembershipChange(NamedTuple):
+    """Records that say who votes from now on (KIP-853)."""
+
+    records: tuple[MembershipRecord, ...]
+
+
+Payload = LeaderChange | MembershipChange | tuple[bytes, ...]
+
+
 class Entry(NamedTuple):
-    """A batch of the log: a leader change, or the encoded values of records that are committed together."""
+    """A batch of the log: control records, or the encoded values of records that are committed together."""
 
     base_offset: int
     epoch: int
-    payload: LeaderChange | tuple[bytes, ...]
+    payload: Payload
 
     @property
     def next_offset(self) -> int:
-        return self.base_offset + (1 if isinstance(self.payload, LeaderChange) else len(self.payload))
+        match self.payload:
+            case LeaderChange():
+                return self.base_offset + 1
+            case MembershipChange(records=records):
+                return self.base_offset + len(records)
+            case values:
+                return self.base_offset + len(values)
 
 
 class SnapshotChunk(NamedTuple):
-    """A part of a snapshot that is being fetched. After the last part, the snapshot replaces the whole log."""
+    """A part of a snapshot that is being fetched. After the last part, the snapshot replaces the whole log.
+
+    `membership`: the voters in the snapshot. The caller of `advance` adds them when it has written the last part.
+    """
 
     snapshot: OffsetAndEpoch
     position: int
     data: bytes
     is_last: bool
+    membership: tuple[MembershipRecord, ...] = ()
 
 
 class Ready(NamedTuple):

@@ -1,8 +1,11 @@
 """The roles of a node. A transition replaces the role object; the package lists the transitions."""
 
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from ottla.core.raft.log_state import OffsetAndEpoch
+from ottla.core.raft.voter_change import VoterChange
+from ottla.core.raft.voter_set import ReplicaKey, VoterSet
 
 NEVER_MS = 2**63 - 1
 # As in Kafka: an observer that has not fetched for so long is gone.
@@ -56,7 +59,7 @@ class Candidate:
 
 @dataclass
 class Follower:
-    """Fetches from the leader. `has_fetched` is set by the first response of the leader in this epoch.
+    """Fetches from the leader. `has_fetched` is set by a response of the leader, until its fetch timeout expires.
 
     `failures_at_confirmation`: the failed fetches in a row when a voter last named this leader to an observer.
     """
@@ -78,6 +81,7 @@ class Progress:
     # The leader's log end offset at the previous fetch. A follower that has reached it had caught up at that time.
     leader_end_at_last_fetch: int = -1
     has_acknowledged: bool = False  # knows this leader
+    directory_id: UUID | None = None  # of the last fetch
 
     def on_fetch(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
@@ -92,7 +96,10 @@ class Progress:
 
 @dataclass
 class Leader:
-    """It resigns at `deadline_ms` unless a majority fetches before (KIP-595)."""
+    """It resigns at `deadline_ms` unless a majority fetches before (KIP-595).
+
+    `counts_itself` is False while it commits its own removal: it leads a quorum then that it does not belong to.
+    """
 
     epoch_start_offset: int
     granting_voters: tuple[int, ...]
@@ -102,9 +109,32 @@ class Leader:
     observers: dict[int, Progress] = field(default_factory=dict)
     fetched: set[int] = field(default_factory=set)  # voters, since the deadline was last extended
     has_committed: bool = False  # an entry of its own epoch
+    counts_itself: bool = True
+    change: VoterChange | None = None  # that a client waits for
 
-    def progress_of(self, replica_id: int) -> Progress:
-        return self.voters.get(replica_id) or self.observers.setdefault(replica_id, Progress())
+    def set_voters(self, voters: VoterSet, own: ReplicaKey) -> None:
+        """Another voter set counts from now on. What is known of a replica stays known."""
+        before = {**self.observers, **self.voters}
+        self.counts_itself = voters.has(own)
+        self.voters = {}
+        for voter in voters.voters:
+            if voter.id == own.id:
+                continue
+            known = before.pop(voter.id, None)
+            is_same = known is not None and voter.is_replica(ReplicaKey(voter.id, known.directory_id))
+            self.voters[voter.id] = known if known is not None and is_same else Progress()
+        self.observers = before
+        self.fetched.intersection_update(self.voters)
+
+    def progress_of(self, key: ReplicaKey, voters: VoterSet) -> Progress:
+        """KIP-853: a node with the id of a voter, but another directory, does not count as that voter."""
+        progress = self.voters.get(key.id) if voters.has(key) else None
+        if progress is None:
+            progress = self.observers.get(key.id)
+            if progress is None or progress.directory_id != key.directory_id:
+                progress = self.observers[key.id] = Progress()
+        progress.directory_id = key.directory_id
+        return progress
 
     def forget_inactive_observers(self, now_ms: int) -> None:
         self.observers = {
@@ -117,14 +147,17 @@ class Leader:
         """Notes a fetch. Returns True when a majority, with the leader, has fetched since the last True."""
         if replica_id in self.voters:
             self.fetched.add(replica_id)
-        if len(self.fetched) + 1 <= (len(self.voters) + 1) // 2:
+        voters = len(self.voters) + self.counts_itself
+        if len(self.fetched) + self.counts_itself <= voters // 2:
             return False
         self.fetched.clear()
         return True
 
     def replicated_offset(self, own_end_offset: int) -> int:
         """The offset up to which the logs of a majority of the voters are durable."""
-        ends = [own_end_offset, *(progress.end_offset for progress in self.voters.values())]
+        ends = [progress.end_offset for progress in self.voters.values()]
+        if self.counts_itself:
+            ends.append(own_end_offset)
         return sorted(ends, reverse=True)[len(ends) // 2]
 
     def silent_voters(self, now_ms: int, period_ms: int) -> list[int]:

@@ -12,12 +12,13 @@ from ottla.broker.fair_scheduler import FairScheduler
 from ottla.broker.quorum.peers import PeerSettings, QuorumPeers
 from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
-from ottla.broker.quorum.voters import VoterEndpoint, controller_listener_name, voter_ids
+from ottla.broker.quorum.voters import controller_listener_name, voter_ids
 from ottla.broker.serial_thread import SerialThread
 from ottla.broker.server_settings import new_server
 from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import BrokerHeartbeat, CreateTopics, NewTopic, RegisterBroker
 from ottla.core.controller.settings import ControllerSettings, supported_feature_ranges
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.env import Env
 from ottla.model.config import BrokerConfig
 from ottla.model.errors import ErrorCode, KafkaError

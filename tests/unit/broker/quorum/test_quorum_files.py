@@ -3,6 +3,7 @@
 import json
 import random
 import uuid
+from uuid import UUID
 
 import pytest
 
@@ -65,9 +66,28 @@ def test_the_state_has_kafkas_fields(disk: SimDisk) -> None:
 
 
 def test_the_state_of_version_1_is_read_too(disk: SimDisk) -> None:
-    state = {"leaderId": -1, "leaderEpoch": 5, "votedId": 1, "votedDirectoryId": "x", "data_version": 1}
+    state = {
+        "leaderId": -1,
+        "leaderEpoch": 5,
+        "votedId": 1,
+        "data_version": 1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+    }
     disk.write_atomically("/data/log/quorum-state", json.dumps(state).encode())
     assert read_quorum_state(disk, "/data/log") == HardState(5, -1, 1)
+
+
+def test_the_voted_directory_is_written_where_the_voters_are_in_the_log(disk: SimDisk) -> None:
+    state = HardState(5, -1, 1, UUID(int=7))
+    write_quorum_state(disk, "/data/log", state, None)
+    assert read_quorum_state(disk, "/data/log") == state
+    assert json.loads(disk.read_bytes("/data/log/quorum-state")) == {
+        "leaderId": -1,
+        "leaderEpoch": 5,
+        "votedId": 1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAABw",
+        "data_version": 1,
+    }
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"data_version": 2}', b'{"data_version": 0}'])

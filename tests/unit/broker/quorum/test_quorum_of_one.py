@@ -4,6 +4,7 @@ import asyncio
 import errno
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,12 +24,14 @@ from ottla.core.controller.commands import (
     ControllerCommand,
     CreateTopics,
     DeleteTopics,
+    FenceStaleBrokers,
     NewTopic,
     RegisterBroker,
     TopicToDelete,
 )
 from ottla.core.controller.delta import ReplayError
 from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.machine import ControllerMachine
 from ottla.core.controller.settings import ControllerSettings, supported_feature_ranges
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
@@ -129,6 +132,31 @@ def in_simulation(
         await test(node)
 
     simulate(main, seed)
+
+
+def test_the_controller_pauses_before_it_repeats_a_decision_about_sessions_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decide, attempts, attempts_max = ControllerMachine.decide, 0, 100
+
+    def decide_with_a_bug(self: Any, command: Any, now_ms: int, rest: Any = ()) -> Any:
+        nonlocal attempts
+        if isinstance(command, FenceStaleBrokers) and attempts < attempts_max:
+            attempts += 1
+            raise RuntimeError("a bug")
+        return decide(self, command, now_ms, rest)
+
+    monkeypatch.setattr(ControllerMachine, "decide", decide_with_a_bug)
+    monkeypatch.setitem(globals(), "CONTROLLER", replace(CONTROLLER, session_timeout_ms=3_000))
+
+    async def check(node: Node) -> None:
+        await asyncio.sleep(10)
+        assert 3 <= attempts <= 10
+        monkeypatch.undo()
+        await asyncio.sleep(2)
+        assert node.quorum.image.brokers[1].fenced
+
+    in_simulation(check)
 
 
 def test_a_record_that_contradicts_the_image_does_not_reach_the_log() -> None:

@@ -16,6 +16,7 @@ from ottla.broker.quorum.snapshot_writer import SnapshotWriter
 from ottla.broker.quorum.snapshots import SnapshotId, encode_snapshot
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.ready import Entry, SnapshotChunk
+from ottla.core.raft.voter_set import VoterHistory, VoterSet
 from ottla.protocol.metadata_records.codec import encode_record
 from ottla.protocol.metadata_records.records import FeatureLevelRecord, MetadataRecord, TopicRecord
 from ottla.sim.env import World, simulate
@@ -86,7 +87,7 @@ def start_own_snapshot(
     driver: Any = SimpleNamespace(
         snapshot_written=written.append,
         log_cleaned=([] if start_offsets is None else start_offsets).append,
-        node=SimpleNamespace(high_watermark=RECORDS),
+        node=SimpleNamespace(high_watermark=RECORDS, history=VoterHistory(VoterSet(()))),
     )
     writer = SnapshotWriter(node.env, node.settings, node.log, driver, node.loader)
     writer.maybe_write()

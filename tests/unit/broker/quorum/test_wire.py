@@ -14,7 +14,6 @@ from tests.unit.protocol.kio_oracle import MUTATIONS, kio_bytes, mutations
 
 from ottla.broker.handlers import k54_end_quorum_epoch
 from ottla.broker.quorum import wire_client, wire_server
-from ottla.broker.quorum.voters import VoterEndpoint
 from ottla.broker.quorum.wire_client import API_OF, Sender, decode_response, encode_request
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import (
@@ -32,6 +31,7 @@ from ottla.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.protocol import fetch_codec

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.messages import (
@@ -19,8 +20,17 @@ from ottla.core.raft.messages import (
     VoteRequest,
 )
 from ottla.core.raft.node import RaftNode
-from ottla.core.raft.ready import Entry, HardState, LeaderChange, Ready
+from ottla.core.raft.ready import Entry, HardState, MembershipChange, Ready
 from ottla.core.raft.settings import RaftSettings
+from ottla.core.raft.voter_set import (
+    KRaftVersion,
+    LoggedMembership,
+    MembershipRecord,
+    Voter,
+    VoterEndpoint,
+    VoterHistory,
+    VoterSet,
+)
 from ottla.model.errors import ErrorCode
 
 SETTINGS = RaftSettings()
@@ -37,6 +47,7 @@ class Disk:
     batches: list[ReplicatedBatch] = field(default_factory=list)
     snapshot: OffsetAndEpoch | None = None
     snapshot_batches: tuple[ReplicatedBatch, ...] = ()
+    snapshot_membership: tuple[MembershipRecord, ...] = ()
 
     @property
     def end_offset(self) -> int:
@@ -50,6 +61,16 @@ class Disk:
             log.append(batch.epoch, batch.next_offset)
         return log
 
+    def history(self, found: tuple[int, ...]) -> VoterHistory:
+        """`found` are the voters that a node without voters in its log asks for the leader."""
+        history = VoterHistory(VoterSet.of_ids(found), is_fixed=False)
+        if self.snapshot is not None:
+            history.install(self.snapshot.offset, self.snapshot_membership)
+        for batch in self.batches:
+            for logged in batch.membership:
+                history.append(*logged)
+        return history
+
     def truncate_to(self, offset: int) -> None:
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
         assert self.end_offset == offset, "batches are truncated whole"
@@ -61,16 +82,37 @@ class Disk:
 def as_batch(entry: Entry | ReplicatedBatch) -> ReplicatedBatch:
     if isinstance(entry, ReplicatedBatch):
         return entry
-    return ReplicatedBatch(entry.base_offset, entry.next_offset, entry.epoch, entry.payload)
+    membership = entry.payload.records if isinstance(entry.payload, MembershipChange) else ()
+    logged = [LoggedMembership(offset, record) for offset, record in enumerate(membership, entry.base_offset)]
+    return ReplicatedBatch(entry.base_offset, entry.next_offset, entry.epoch, entry.payload, tuple(logged))
+
+
+def dynamic_voter(node_id: int) -> Voter:
+    return Voter(node_id, UUID(int=node_id), (VoterEndpoint("CONTROLLER", f"host{node_id}", 9093),), (0, 1))
+
+
+def bootstrap_disk(*voters: int) -> Disk:
+    """As a formatted controller has it, with the first voters in the bootstrap snapshot."""
+    membership = (KRaftVersion(1), VoterSet.of(map(dynamic_voter, voters)))
+    return Disk(snapshot=OffsetAndEpoch(0, 0), snapshot_membership=membership)
 
 
 class Member:
-    """One node with its disk. `persist` does what `Ready` asks for, and returns the messages that may leave then."""
+    """One node with its disk. `persist` does what `Ready` asks for, and returns what was done.
+
+    `own`: the voters are those of the log; `voters` are only asked for the leader.
+    """
 
     def __init__(
-        self, node_id: int, voters: tuple[int, ...], random: Random, disk: Disk | None = None
+        self,
+        node_id: int,
+        voters: tuple[int, ...],
+        random: Random,
+        disk: Disk | None = None,
+        own: Voter | None = None,
     ) -> None:
         self.disk = disk or Disk()
+        self.own = own
         self._arguments: tuple[int, tuple[int, ...], Callable[[int], int]] = (
             node_id,
             voters,
@@ -82,16 +124,17 @@ class Member:
         node_id, voters, random_below = self._arguments
         self.node = RaftNode(
             node_id,
-            voters,
+            voters if self.own is None else self.disk.history(voters),
             hard_state=self.disk.hard_state,
             log=self.disk.log_state(),
             settings=SETTINGS,
             random_below=random_below,
             now_ms=now_ms,
+            own=self.own,
         )
         return self.node
 
-    def persist(self, ready: Ready) -> None:
+    def persist(self, ready: Ready) -> Ready:
         disk = self.disk
         if ready.hard_state is not None:
             assert ready.hard_state.epoch >= disk.hard_state.epoch
@@ -107,14 +150,18 @@ class Member:
             disk.snapshot = ready.chunk.snapshot
             disk.start_offset = ready.chunk.snapshot.offset
             disk.batches = []
+            membership = decode_membership(ready.chunk.data) if self.own is not None else ()
+            disk.snapshot_membership = membership
+            return ready._replace(chunk=ready.chunk._replace(membership=membership))
+        return ready
 
     def run(self, now_ms: int) -> list[Outbound]:
         """Everything that is ready, one after the other."""
         messages: list[Outbound] = []
         while (ready := self.node.ready(now_ms)) is not None:
-            self.persist(ready)
+            done = self.persist(ready)
             messages += ready.messages
-            self.node.advance(ready)
+            self.node.advance(done)
             self.node.validate()
         return messages
 
@@ -124,6 +171,7 @@ class Member:
         end = max((b for b in disk.batches if b.next_offset <= node.high_watermark), default=None)
         if end is None:
             return
+        disk.snapshot_membership = node.history.before(end.next_offset)
         disk.snapshot_batches = tuple(b for b in disk.all_batches() if b.next_offset <= end.next_offset)
         disk.snapshot = OffsetAndEpoch(end.next_offset, end.epoch)
         disk.batches = [b for b in disk.batches if b.base_offset >= end.next_offset]
@@ -158,8 +206,20 @@ class Member:
             return response
         content = b"%010d" % request.snapshot.offset
         data = content[request.position : request.position + CHUNK]
+        if self.own is not None:  # the last chunk has the voters
+            content = content[:CHUNK] + repr(self.disk.snapshot_membership).encode()
+            data = content[:CHUNK] if request.position == 0 else content[CHUNK:]
         return response._replace(size=len(content), data=data)
 
 
+def decode_membership(data: bytes) -> tuple[MembershipRecord, ...]:
+    """Of the representation in Python, which is enough for a simulated snapshot."""
+    names: dict[str, object] = {
+        kind.__name__: kind for kind in (KRaftVersion, VoterSet, Voter, VoterEndpoint, UUID)
+    }
+    found: tuple[MembershipRecord, ...] = eval(data, names)
+    return found
+
+
 def payloads(batches: list[ReplicatedBatch]) -> list[object]:
-    return [batch.data for batch in batches if not isinstance(batch.data, LeaderChange)]
+    return [batch.data for batch in batches if type(batch.data) is tuple]

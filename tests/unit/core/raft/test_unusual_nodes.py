@@ -5,6 +5,7 @@ import pytest
 from ottla.core.raft.errors import DivergedBelowCommit
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.messages import (
+    EPOCH_MAX,
     NO_NODE,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -15,7 +16,7 @@ from ottla.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.core.raft.node import EPOCH_MAX, RaftNode
+from ottla.core.raft.node import RaftNode
 from ottla.core.raft.ready import HardState
 from ottla.core.raft.roles import NEVER_MS, Prospective, Unattached, Votes
 from ottla.core.raft.settings import RaftSettings
