@@ -29,13 +29,6 @@ def identify_directories(
     A single node may begin a cluster with a random id. With other nodes the id must be known before, as all have the
     same. Raises UnusableDirectoryError.
     """
-    metadata_dir = config.metadata_log_dir.rstrip("/")
-    if metadata_dir in log_dirs.offline:
-        # Nothing may be written to it, not even the metadata log.
-        raise UnusableDirectoryError(
-            f"the metadata log lies in {metadata_dir}, which is offline ({log_dirs.offline[metadata_dir]}): fix the "
-            "disk, or restore the metadata log to another directory and set metadata.log.dir"
-        )
     if has_other_nodes and log_dirs.known_cluster_id is None:
         raise UnusableDirectoryError(
             f"{log_dirs.paths[0]} is not formatted. All nodes of a cluster have the same cluster id: print a new one "
@@ -47,9 +40,19 @@ def identify_directories(
         lambda: random_uuid(env),
         log_dirs.known_cluster_id or uuid_to_string(random_uuid(env)),
     )
-    if metadata_dir not in {*log_dirs.paths, *log_dirs.offline}:
+    if config.metadata_log_dir.rstrip("/") not in {*log_dirs.paths, *log_dirs.offline}:
         _identify_metadata_dir(env, config, log_dirs, cluster_id)
     return cluster_id
+
+
+def check_metadata_dir_is_online(config: BrokerConfig, log_dirs: LogDirs) -> None:
+    """Raises UnusableDirectoryError: nothing may be read from a failed directory, or written to it."""
+    metadata_dir = config.metadata_log_dir.rstrip("/")
+    if metadata_dir in log_dirs.offline:
+        raise UnusableDirectoryError(
+            f"the metadata log lies in {metadata_dir}, which is offline ({log_dirs.offline[metadata_dir]}): fix the "
+            "disk, or restore the metadata log to another directory and set metadata.log.dir"
+        )
 
 
 def _identify_metadata_dir(env: Env, config: BrokerConfig, log_dirs: LogDirs, cluster_id: str) -> None:

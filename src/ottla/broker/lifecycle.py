@@ -65,6 +65,7 @@ class BrokerLifecycle:
         self.state = BrokerState.STARTING
         self.broker_epoch = -1
         self.offline_directories: tuple[UUID, ...] = ()
+        self.cordoned_directories: tuple[UUID, ...] | None = None
         self._controller = controller
         self._metadata = metadata
         self._settings = settings
@@ -151,6 +152,12 @@ class BrokerLifecycle:
         self.offline_directories = directories
         self._wake.set()
 
+    def directories_cordoned(self, directories: "tuple[UUID, ...] | None") -> None:
+        """Likewise (KIP-1066). None: the metadata cannot have them."""
+        if directories != self.cordoned_directories:
+            self.cordoned_directories = directories
+            self._wake.set()
+
     async def _until(
         self, is_met: Callable[[HeartbeatReply], bool], reply_timeout_s: float | None = None
     ) -> None:
@@ -199,6 +206,7 @@ class BrokerLifecycle:
             want_fence=self._wants_fence,
             want_shut_down=self._wants_shut_down,
             offline_log_dirs=self.offline_directories,
+            cordoned_log_dirs=self.cordoned_directories,
         )
         try:
             reply = await self._controller.submit(command, self._settings.session_timeout_s / 2)

@@ -47,6 +47,7 @@ class LogDirs:
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, str] = {}  # path -> error message
+        self.cordoned: frozenset[str] = frozenset()  # the paths that get no new partitions (KIP-1066)
         self.on_offline: Callable[[str], None] = lambda path: None  # with the path of the directory
         self.moves: dict[TopicPartition, ReplicaMove] = {}  # replicas that move to another directory
         self._disk = disk
@@ -278,9 +279,11 @@ class LogDirs:
         return work
 
     def _directory_for_new(self, partition: TopicPartition, wanted: str | None) -> LogDir:
-        """The directory with the fewest partitions whose disk works."""
+        """The directory with the fewest partitions whose disk works; a cordoned one only if there is no other."""
         candidates = [log_dir for log_dir in self._dirs if wanted in (None, log_dir.path)]
-        for log_dir in sorted(candidates, key=lambda log_dir: len(log_dir.partitions)):
+        for log_dir in sorted(
+            candidates, key=lambda each: (each.path in self.cordoned, len(each.partitions))
+        ):
             try:
                 self._disk.exists(f"{log_dir.path}/{partition}")
                 return log_dir

@@ -315,7 +315,7 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
 def test_a_node_that_fails_while_it_starts_exits_with_code_1_and_says_what_to_do(
     failure: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def start(config: BrokerConfig, *, failed: "asyncio.Future[Exception]") -> Broker:
+    async def start(config: BrokerConfig, *, env: None, failed: "asyncio.Future[Exception]") -> Broker:
         failed.set_result(failure)
         raise failure
 

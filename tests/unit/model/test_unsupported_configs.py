@@ -110,9 +110,6 @@ REJECTED = {
     "delegation.token.secret.key": "hunter2",
     "remote.log.storage.system.enable": "true",
     "rsm.config.bucket": "a",
-    "controller.quorum.auto.join.enable": "true",
-    "controller.quorum.bootstrap.servers": "elsewhere:9093",
-    "cordoned.log.dirs": "/tmp/kafka-logs",
     "group.consumer.assignors": "uniform,a.Assignor",
 }
 

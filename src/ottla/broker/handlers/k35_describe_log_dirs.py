@@ -1,4 +1,6 @@
-"""DescribeLogDirs, versions 1 to 5 (KIP-113). v2 flexible; v3 a top-level error; v4 space (KIP-827); v5 cordoned."""
+"""DescribeLogDirs, versions 1 to 5 (KIP-113). v2 flexible; v3 a top-level error; v4 space (KIP-827).
+v5 cordoned directories (KIP-1066).
+"""
 
 from datetime import timedelta
 
@@ -36,12 +38,16 @@ def handle(
 def _describe(
     services: BrokerServices, path: str, wanted: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
+    is_cordoned = path in services.log_dirs.cordoned
+    offline = DescribeLogDirsResult(
+        error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=(), is_cordoned=is_cordoned
+    )
     if path in services.log_dirs.offline:
-        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
+        return offline
     try:
         total, usable = services.env.disk.space(path)
     except OSError:
-        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
+        return offline
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for hosted in services.partitions:
         if wanted is None or hosted.topic_partition in wanted:
@@ -61,6 +67,7 @@ def _describe(
         ),
         total_bytes=total,
         usable_bytes=usable,
+        is_cordoned=is_cordoned,
     )
 
 

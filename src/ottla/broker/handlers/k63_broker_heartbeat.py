@@ -1,6 +1,7 @@
 """BrokerHeartbeat, versions 0 to 2 (KIP-631). v1 offline directories (KIP-858); v2 cordoned directories (KIP-1066)."""
 
 from datetime import timedelta
+from uuid import UUID
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
@@ -9,6 +10,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import NodeServices
 from ottla.core.controller.commands import BrokerDisconnected, BrokerHeartbeat
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ZERO_UUID
 
 
 async def handle(
@@ -21,6 +23,7 @@ async def handle(
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         offline_log_dirs=tuple(directory for directory in request.offline_log_dirs if directory is not None),
+        cordoned_log_dirs=_directories(request.cordoned_log_dirs),
         connection=context.connection,
     )
     # Before the heartbeat is decided: the broker may die meanwhile.
@@ -38,6 +41,10 @@ async def handle(
         is_fenced=reply.is_fenced,
         should_shut_down=reply.should_shut_down,
     )
+
+
+def _directories(ids: tuple[UUID | None, ...] | None) -> tuple[UUID, ...] | None:
+    return None if ids is None else tuple(directory or ZERO_UUID for directory in ids)
 
 
 def _disconnected(services: NodeServices, heartbeat: BrokerHeartbeat) -> None:

@@ -39,7 +39,8 @@ class BrokerHeartbeat(ControllerCommand[HeartbeatReply]):
     """A broker is alive, and may become a leader unless it wants to be fenced or to shut down.
 
     `current_metadata_offset` is the last metadata record that it has applied. `offline_log_dirs` are the directories
-    that have failed since its process started (KIP-858). `connection` identifies the connection that it came on; it is
+    that have failed since its process started (KIP-858), `cordoned_log_dirs` those that get no new replicas (KIP-1066);
+    None before the broker knows its dynamic configs. `connection` identifies the connection that it came on; it is
     None if it comes from the process of the controller.
     """
 
@@ -49,6 +50,7 @@ class BrokerHeartbeat(ControllerCommand[HeartbeatReply]):
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[uuid.UUID, ...] = ()
+    cordoned_log_dirs: tuple[uuid.UUID, ...] | None = None
     connection: object = None
 
 

@@ -1,5 +1,7 @@
 """Registers and unregisters brokers and controllers (KIP-631, KIP-919). As Kafka's ClusterControlManager."""
 
+import uuid
+
 from ottla.core.controller.broker_commands import RegisterBroker, RegisterController, UnregisterBroker
 from ottla.core.controller.cluster_edit import ClusterEdit
 from ottla.core.controller.decision import ControllerDecision
@@ -49,6 +51,7 @@ def decide_register_broker(
                 before.in_controlled_shutdown if before is not None and is_amended else False
             ),
             log_dirs=command.log_dirs,
+            cordoned_log_dirs=_still_cordoned(before, command),
         )
     )
     if is_new:
@@ -96,6 +99,15 @@ def decide_register_controller(image: MetadataImage, command: RegisterController
         features=command.features,
     )
     return ControllerDecision((record,), None)
+
+
+def _still_cordoned(
+    before: BrokerImage | None, command: RegisterBroker
+) -> tuple[uuid.UUID | None, ...] | None:
+    """KIP-1066: a broker reports its cordoned directories once it knows its dynamic configs. Until then they remain."""
+    if before is None or before.cordoned_log_dirs is None:
+        return None
+    return tuple(directory for directory in before.cordoned_log_dirs if directory in command.log_dirs)
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:

@@ -14,6 +14,7 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.image import ELR_VERSION, ConfigResource, MetadataImage
 from ottla.model.config import definition_of, is_list
+from ottla.model.config.cordoned import CORDONED_LOG_DIRS
 from ottla.model.config.definition import ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
@@ -86,6 +87,11 @@ def alter_records(
         raise KafkaError(code, reason)
     if resource.type == ResourceType.BROKER:
         _check_min_isr(image, resource, new)
+        if CORDONED_LOG_DIRS in new and not image.has_cordoned_directories:
+            raise KafkaError(
+                ErrorCode.invalid_config,
+                f"{CORDONED_LOG_DIRS} needs metadata.version 4.3-IV0. Raise it before",
+            )
     if not is_new_topic:
         _check_exists(image, resource)
     return [

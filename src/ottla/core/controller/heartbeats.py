@@ -12,6 +12,7 @@ from ottla.core.controller.decision import ControllerDecision
 from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.controller.partition_commands import ElectLostLeaders
 from ottla.core.controller.sessions import BrokerSessions
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.metadata_records.records import (
     FENCE,
     UNFENCE,
@@ -42,6 +43,7 @@ def decide_heartbeat(
         )
         if new is current or new is _State.UNFENCED:  # the other states remove the broker from all ISRs
             edit.remove_offline_replicas(broker.broker_id)
+    _cordon(edit, broker, command)
     elects_all = True
     if new is not current and edit.is_complete:
         elects_all = _enter(edit, command.broker_id, new)
@@ -115,6 +117,10 @@ def _next_state(
         # An earlier part of this decision may have moved the last leadership away; the other brokers must learn of it.
         has_begun = session is not None and session.shutdown_offset is not None
         leads = has_begun or edit.index.leads(broker.broker_id)
+        if current is _State.UNFENCED and not has_begun and sessions.doubts_another(broker.broker_id):
+            # The shutdown takes this broker out of all ISRs. If all others in an ISR are dead, no eligible replica with
+            # all records would be left. Within seconds they send a heartbeat, or are fenced and leave the ISR first.
+            return current
         if current is _State.FENCED or command.want_fence or not leads:
             return _State.SHUT_DOWN
         return _State.CONTROLLED_SHUTDOWN
@@ -155,6 +161,25 @@ def _enter(edit: ClusterEdit, broker_id: int, state: _State) -> bool:
         edit.change_broker(broker, _change(broker, fenced=FENCE))
     edit.remove_from_isrs(broker_id)
     return True
+
+
+def _cordon(edit: ClusterEdit, broker: BrokerImage, command: BrokerHeartbeat) -> None:
+    """KIP-1066. The metadata keep the directories while the broker is away. Raises KafkaError."""
+    cordoned = command.cordoned_log_dirs
+    if cordoned is None or not edit.image.has_cordoned_directories:
+        return
+    if unknown := set(cordoned).difference(broker.log_dirs):
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Broker {broker.broker_id} has no directory {min(map(str, unknown))} that it could cordon",
+        )
+    if set(cordoned) != set(broker.cordoned_log_dirs or ()):
+        edit.change_broker(
+            edit.broker(broker.broker_id) or broker,
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=cordoned
+            ),
+        )
 
 
 def _change(

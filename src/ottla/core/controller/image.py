@@ -16,6 +16,7 @@ GROUP_VERSION = "group.version"  # 1: the consumer protocol of KIP-848
 TRANSACTION_VERSION = "transaction.version"  # 1: flexible records, 2: an epoch per transaction (KIP-890)
 ELR_VERSION = "eligible.leader.replicas.version"  # 1: KIP-966
 KRAFT_VERSION = "kraft.version"  # 1: voters that change (KIP-853); the quorum has its level, not the metadata
+_CORDONED_METADATA_VERSION_MIN = 30  # 4.3-IV0: registrations have cordoned directories (KIP-1066)
 _ELR_METADATA_VERSION_MIN = 23  # 4.0-IV1: partition records have the eligible leader replicas
 
 # KIP-858: the first 100 ids are not directories. `None` is Kafka's MIGRATING: the broker has the replica somewhere.
@@ -92,6 +93,12 @@ class BrokerImage(NamedTuple):
         """Whether the broker may lead partitions and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def has_uncordoned_directory(self) -> bool:
+        """Whether new replicas may be placed on it (KIP-1066). A broker of an old release has listed no directories."""
+        cordoned = self.cordoned_log_dirs or ()
+        return not self.log_dirs or any(directory not in cordoned for directory in self.log_dirs)
+
     def is_online(self, directory: uuid.UUID | None) -> bool:
         """Whether a replica in `directory` is available. It is assumed to be until the broker reports its directory."""
         if is_reserved_directory(directory):
@@ -131,6 +138,11 @@ class MetadataImage:
     def has_elr(self) -> bool:
         """Whether partitions keep eligible leader replicas (KIP-966)."""
         return self.features.get(ELR_VERSION, 0) >= 1 and self.metadata_version >= _ELR_METADATA_VERSION_MIN
+
+    @property
+    def has_cordoned_directories(self) -> bool:
+        """Whether the metadata may have them (KIP-1066)."""
+        return self.metadata_version >= _CORDONED_METADATA_VERSION_MIN
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)

@@ -1,8 +1,12 @@
 """Places the replicas of new partitions: round-robin over racks, and over the brokers of each rack.
 
 Each partition starts one broker later than the one before, so that leaders and followers spread evenly and the
-replicas of a partition are on as many racks as possible. Fenced brokers are used only if there are too few others, and
-never as leaders; brokers that are shutting down are not used. Load and free space are not considered.
+replicas of a partition are on as many racks as possible. Several brokers may run on one host (`ottla serve --workers`):
+the replicas of a partition go to different hosts, as far as there are enough.
+
+Fenced brokers are used only if there are too few others on different hosts, and never as leaders. Brokers that are
+shutting down, and brokers whose directories are all cordoned (KIP-1066), are not used. Load and free space are not
+considered.
 """
 
 from collections.abc import Iterable
@@ -24,19 +28,23 @@ def place_replicas(
 
     `start`, a random number from a large range, determines the rack and broker of the first partition.
     """
-    known = sorted(broker for broker in brokers if broker.is_active or broker.fenced)
+    registered = [broker for broker in brokers if broker.is_active or broker.fenced]
+    known = sorted(broker for broker in registered if broker.has_uncordoned_directory)
     usable = [broker for broker in known if broker.is_active]
     if not usable:
-        raise _cannot_replicate(
-            replication_factor, "All brokers are currently fenced or in controlled shutdown."
-        )
+        reason = "All brokers are currently fenced or in controlled shutdown."
+        if any(broker.is_active for broker in registered):
+            reason = "All brokers that are active have only cordoned log directories."
+        raise _cannot_replicate(replication_factor, reason)
     if replication_factor > len(known):
+        cordoned = " and have a log directory that is not cordoned" if len(known) < len(registered) else ""
         raise _cannot_replicate(
             replication_factor,
             f"The target replication factor of {replication_factor} cannot be reached because only {len(known)} "
-            "broker(s) are registered.",
+            f"broker(s) are registered{cordoned}.",
         )
     racks = _racks(known)
+    hosts = {broker.broker_id: _host(broker) for broker in known}
     leading = sum(bool(rack.active) for rack in racks)
     return [
         _place(
@@ -45,6 +53,7 @@ def place_replicas(
             (start + index) % leading,
             (start + index) // leading,
             index // len(usable),
+            hosts,
         )
         for index in range(partitions)
     ]
@@ -60,18 +69,39 @@ def _racks(brokers: list[BrokerImage]) -> list[_Rack]:
 
 
 def _place(
-    racks: list[_Rack], replication_factor: int, first_rack: int, turn: int, shift: int
+    racks: list[_Rack],
+    replication_factor: int,
+    first_rack: int,
+    turn: int,
+    shift: int,
+    hosts: dict[int, str],
 ) -> tuple[int, ...]:
+    """Prefers a host without a replica of the partition, then a rack with the fewest."""
     queues = [
         _order(rack.active, turn, shift) + _order(rack.fenced, turn, shift)
         for rack in racks[first_rack:] + racks[:first_rack]
     ]
     replicas: list[int] = []
+    used_hosts: set[str] = set()
+    in_rack = [0] * len(queues)
     while len(replicas) < replication_factor:
-        for queue in queues:
-            if queue and len(replicas) < replication_factor:
-                replicas.append(queue.pop(0))
+        options = []
+        for position, queue in enumerate(queues):
+            if queue:
+                elsewhere = next((broker for broker in queue if hosts[broker] not in used_hosts), None)
+                broker = queue[0] if elsewhere is None else elsewhere
+                options.append((elsewhere is None, in_rack[position], position, broker))
+        _, _, position, broker = min(options)
+        queues[position].remove(broker)
+        replicas.append(broker)
+        used_hosts.add(hosts[broker])
+        in_rack[position] += 1
     return tuple(replicas)
+
+
+def _host(broker: BrokerImage) -> str:
+    """Brokers with the same advertised host are workers of one machine. All of them if nobody sets the hosts."""
+    return broker.end_points[0].host.lower() if broker.end_points else f"broker {broker.broker_id}"
 
 
 def _order(brokers: list[int], turn: int, shift: int) -> list[int]:

@@ -122,6 +122,10 @@ class BrokerSessions:
             session.deadline_ms = min(session.deadline_ms, deadline_ms)
             self._disconnected.add(broker_id)
 
+    def doubts_another(self, broker_id: int) -> bool:
+        """Whether another broker may be dead: its connection was closed, or this controller has yet to hear from it."""
+        return any(other != broker_id for other in self._disconnected)
+
     def end(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
         self._disconnected.discard(broker_id)

@@ -24,6 +24,7 @@ from ottla.model.config.describe import (
 )
 from ottla.model.config.documentation import documentation_of
 from ottla.model.config.listeners import Endpoint
+from ottla.model.config.metrics_address import takes_client_metrics
 from ottla.model.config.properties import parse_properties
 from ottla.model.config.topic import topic_config, topic_config_value
 from ottla.model.config.unsupported import (
@@ -63,6 +64,7 @@ __all__ = [
     "is_list",
     "parse_properties",
     "rejection_errors",
+    "takes_client_metrics",
     "topic_config",
     "topic_config_value",
     "unsupported_change_error",

@@ -1,9 +1,10 @@
 """The configuration of a broker: its file and command line, dynamic values of the cluster, and Kafka's defaults."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 from ottla.model.config.checks import conflict_errors
+from ottla.model.config.cordoned import CORDONED_LOG_DIRS, cordoned_paths
 from ottla.model.config.definition import ConfigDef, ConfigType, ConfigValue, ResourceType
 from ottla.model.config.definitions import (
     BROKER_CONFIGS,
@@ -41,8 +42,16 @@ class BrokerConfig:
         self.dynamic_default: Mapping[str, str] = {}
         values, errors = _parse_all(self.static)
         self._values: Mapping[str, ConfigValue] = values
-        if errors or (errors := conflict_errors(self)):
+        if errors or (errors := [*conflict_errors(self), *self._cordoned_errors()]):
             raise ConfigError(errors)
+
+    def _cordoned_errors(self) -> Iterator[str]:
+        """Not of dynamic values: a controller checks those of brokers whose log.dirs it does not know."""
+        if "broker" in self.get_list("process.roles"):
+            try:
+                cordoned_paths(self.get_list(CORDONED_LOG_DIRS), self.log_dirs)
+            except ValueError as error:
+                yield str(error)
 
     @classmethod
     def load(cls, file_text: str = "", overrides: Mapping[str, str] | None = None) -> "BrokerConfig":

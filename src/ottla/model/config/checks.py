@@ -138,7 +138,8 @@ def _quorum_errors(config: "BrokerConfig") -> Iterator[str]:
         has_listener = bool(config.controller_listeners)
     except ValueError:
         return  # reported with the listeners
-    if not has_listener and (len(voters) > 1 or "broker" not in roles):
+    has_found_voters = not voters and bool(config.get_list("controller.quorum.bootstrap.servers"))
+    if not has_listener and (len(voters) > 1 or has_found_voters or "broker" not in roles):
         yield (
             "the other nodes of the quorum cannot reach this controller: listeners has none of "
             f"controller.listener.names ({', '.join(config.get_list('controller.listener.names'))}). Add one, e.g. "

@@ -92,14 +92,6 @@ _UNSUPPORTED: Mapping[ResourceType, Mapping[str, Unsupported]] = {
         "remote.log.metadata.manager.class.path": _NO_TIERED_STORAGE,
         "rsm.config.": _NO_TIERED_STORAGE,
         "rlmm.config.": _NO_TIERED_STORAGE,
-        "controller.quorum.auto.join.enable": _rejected(
-            "the voters of a quorum are fixed (KIP-853 is not supported)",
-            "Remove it, and set controller.quorum.voters",
-        ),
-        "cordoned.log.dirs": _rejected(
-            "cordoned log directories (KIP-1066) are not supported",
-            "Remove the directory from log.dirs instead",
-        ),
         "group.share.persister.class.name": _rejected("share groups are not supported", "Remove it"),
         "background.threads": _NO_THREADS,
         "num.io.threads": _NO_THREADS,
@@ -223,7 +215,6 @@ def unsupported_errors(config: "BrokerConfig") -> list[str]:
     return [
         *rejection_errors(ResourceType.BROKER, config.static),
         *_listener_errors(config),
-        *_voter_errors(config),
         *_selector_errors(config),
         *_assignor_errors(config),
     ]
@@ -254,19 +245,6 @@ def _listener_errors(config: "BrokerConfig") -> Iterator[str]:
                 f"Map {listener.name} to PLAINTEXT in listener.security.protocol.map, and let only trusted hosts "
                 "reach the port."
             )
-
-
-def _voter_errors(config: "BrokerConfig") -> Iterator[str]:
-    """Without fixed voters a controller would have to find the others (KIP-853), or silently be a quorum of its own."""
-    servers = config.get_list("controller.quorum.bootstrap.servers")
-    if "controller" not in config.get_list("process.roles") or config.get_list("controller.quorum.voters"):
-        return
-    own_ports = {str(listener.port) for listener in config.controller_listeners}
-    if len(servers) > 1 or any(server.rpartition(":")[2] not in own_ports for server in servers):
-        yield (
-            f"controller.quorum.bootstrap.servers is {','.join(servers)}, but controllers that find each other "
-            "(KIP-853) are not supported. Set controller.quorum.voters on all nodes."
-        )
 
 
 def _selector_errors(config: "BrokerConfig") -> Iterator[str]:

@@ -351,6 +351,36 @@ def test_a_controlled_shutdown_goes_on_with_another_controller() -> None:
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
+def test_a_broker_stays_in_sync_while_the_others_may_be_dead() -> None:
+    """Otherwise only dead replicas would be eligible. If none of them stopped cleanly, the last leader would be
+    elected (KIP-966), which may have lost its power, although this broker has all records.
+    """
+    cluster = replicated(**{ELR_VERSION: 1})
+    for broker_id in (1, 2):
+        cluster.submit(BrokerDisconnected(broker_id, cluster.image.brokers[broker_id].epoch))
+    assert cluster.heartbeat(3, want_shut_down=True) == HeartbeatReply(True, False, False)
+    assert cluster.partition().isr == (1, 2, 3)
+    expire(cluster, 1, 2)
+    assert (cluster.partition().leader, cluster.partition().isr) == (3, (3,))
+    cluster.heartbeat(3, want_shut_down=True)
+    cluster.start_broker(1)
+    cluster.start_broker(2)
+    assert cluster.partition().leader == NO_LEADER
+    assert cluster.partition().eligible_leader_replicas == (3,)
+
+
+def test_a_shutdown_waits_until_a_new_controller_has_heard_from_all_brokers() -> None:
+    cluster = replicated()
+    cluster.machine = ControllerMachine(cluster.settings, cluster.image)
+    cluster.machine.on_activated(cluster.now_ms)
+    assert not cluster.heartbeat(3, want_shut_down=True).should_shut_down
+    cluster.heartbeat(1)
+    assert not cluster.heartbeat(3, want_shut_down=True).should_shut_down
+    assert cluster.partition().isr == (1, 2, 3)
+    cluster.heartbeat(2)
+    assert cluster.heartbeat(3, want_shut_down=True).should_shut_down
+
+
 def test_a_broker_that_wants_to_be_fenced_and_to_shut_down_need_not_wait() -> None:
     cluster = replicated()
     assert cluster.heartbeat(1, want_fence=True, want_shut_down=True) == HeartbeatReply(True, True, True)

@@ -179,12 +179,15 @@ class ControllerRules(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS)
     def shut_down_broker(self, broker_id: int) -> None:
-        """Every broker applies all metadata, so the second heartbeat is enough."""
+        """The second heartbeat begins the shutdown if the first did not: all other brokers have shown that they are
+        alive. They apply all metadata, so the third one ends it.
+        """
         if broker_id in self.cluster.image.brokers:
-            self.cluster.heartbeat(broker_id, want_shut_down=True)
-            for other, broker in list(self.cluster.image.brokers.items()):
-                if broker.is_active:
-                    self.cluster.heartbeat(other)
+            for _ in range(2):
+                self.cluster.heartbeat(broker_id, want_shut_down=True)
+                for other, broker in list(self.cluster.image.brokers.items()):
+                    if other != broker_id and not broker.fenced:
+                        self.cluster.heartbeat(other)
             assert self.cluster.heartbeat(broker_id, want_shut_down=True).should_shut_down
 
     @rule(broker_id=BROKERS, number=st.integers(0, 1))

@@ -11,6 +11,7 @@ from tests.examples import examples
 from ottla.core.controller.image import BrokerImage
 from ottla.core.controller.placement import place_replicas
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.metadata_records.records import Endpoint
 
 
 def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:
@@ -94,3 +95,54 @@ def test_equal_racks_get_equal_shares_of_leaders(per_rack: int, racks: int, roun
     brokers = [broker(index, f"rack{index % racks}") for index in range(per_rack * racks)]
     placed = place_replicas(brokers, rounds * len(brokers), 1, start)
     assert Counter(replicas[0] for replicas in placed) == {each.broker_id: rounds for each in brokers}
+
+
+def worker(broker_id: int, host: str, rack: str | None = None, fenced: bool = False) -> BrokerImage:
+    """One of several brokers on a host."""
+    end_point = Endpoint(name="PLAINTEXT", host=host, port=9092 + broker_id, security_protocol=0)
+    return broker(broker_id, rack, fenced)._replace(end_points=(end_point,))
+
+
+@examples(100)
+@given(
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 2**31),
+    st.booleans(),
+)
+def test_replicas_go_to_as_many_hosts_as_possible(
+    hosts: int, workers: int, factor: int, start: int, has_racks: bool
+) -> None:
+    factor = min(factor, hosts * workers)
+    brokers = [
+        worker(host + 1000 * number, f"h{host}", f"r{host % 2}" if has_racks else None)
+        for host in range(hosts)
+        for number in range(workers)
+    ]
+    for replicas in place_replicas(brokers, 8, factor, start):
+        assert len(set(replicas)) == factor
+        assert len({replica % 1000 for replica in replicas}) == min(factor, hosts)
+
+
+def test_the_workers_of_a_host_get_equal_shares() -> None:
+    brokers = [worker(host + 1000 * number, f"h{host}") for host in range(3) for number in range(2)]
+    placed = place_replicas(brokers, 60, 2, start=1)
+    for position in range(2):
+        counts = Counter(replicas[position] for replicas in placed)
+        assert (min(counts.values()), max(counts.values())) == (10, 10)
+
+
+def test_a_fenced_broker_of_another_host_is_better_than_the_same_host_twice() -> None:
+    brokers = [worker(1, "a"), worker(2, "a"), worker(3, "b", fenced=True), worker(4, "b", fenced=True)]
+    for leader, follower in place_replicas(brokers, 8, 2, start=0):
+        assert leader in (1, 2)
+        assert follower in (3, 4)
+
+
+def test_brokers_that_all_have_the_same_host_are_placed_as_if_each_had_its_own() -> None:
+    """As on a development machine, where all advertise localhost."""
+    racks = ("r1", "r1", "r2", "r2")
+    alike = [worker(each, "localhost", rack) for each, rack in enumerate(racks)]
+    apart = [worker(each, f"h{each}", rack) for each, rack in enumerate(racks)]
+    assert place_replicas(alike, 12, 3, start=5) == place_replicas(apart, 12, 3, start=5)

@@ -12,5 +12,6 @@ CONFIGS = (
     ConfigDef("ottla.metrics.address", STRING, ""),
     ConfigDef("ottla.metrics.remote", BOOLEAN, False),
     ConfigDef("ottla.record.validation", STRING, "quick", _RECORD_VALIDATION, CLUSTER_WIDE),
+    ConfigDef("ottla.telemetry.otlp.url", STRING, ""),
 )
 TOPIC_CONFIGS = (ConfigDef("ottla.record.validation", STRING, "quick", _RECORD_VALIDATION),)

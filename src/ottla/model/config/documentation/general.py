@@ -47,4 +47,7 @@ ottla.metrics.address
     HOST:PORT at which the broker serves its metrics over HTTP, at /metrics; port 0 takes a free one. Empty: nowhere.
 ottla.metrics.remote
     Whether ottla.metrics.address may be one that other machines reach. They read the names of topics and groups there.
+ottla.telemetry.otlp.url
+    The URL of an OTLP/HTTP receiver, as in http://127.0.0.1:4318/v1/metrics, to which metrics that clients push are
+    forwarded (KIP-714). Empty: nowhere.
 """

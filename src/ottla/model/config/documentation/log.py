@@ -2,7 +2,8 @@
 
 TEXT = """
 cordoned.log.dirs
-    Log directories that get no new partitions but keep serving those that they have; * cordons all.
+    Log directories that get no new partitions but keep serving those that they have; * cordons all, and the broker
+    gets no new partitions then. Needs metadata.version 4.3-IV0 (KIP-1066).
 log.cleaner.backoff.ms
     How long the cleaner sleeps if no log needs compaction.
 log.cleaner.dedupe.buffer.size
