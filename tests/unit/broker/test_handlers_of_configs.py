@@ -92,8 +92,6 @@ async def test_describe_configs_of_a_broker_of_the_defaults_of_a_group_and_of_cl
     assert (metrics["metrics"], metrics["interval.ms"]) == ("org.apache", "5000")
     group = {c.name: c.value for c in (await described(bench, describe(GROUP, "g"))).configs}
     assert group["consumer.session.timeout.ms"] == "50000"
-    loggers = await described(bench, describe(BROKER_LOGGER, "1"))
-    assert (loggers.error_code, loggers.configs) == (ErrorCode.none, ())
 
 
 @pytest.mark.parametrize(
@@ -313,7 +311,6 @@ async def test_the_rate_of_new_connections_changes_without_a_restart(bench: Benc
         (BROKER, "1", "sasl.enabled.mechanisms", "PLAIN", "SASL authentication is not supported"),
         (BROKER, "1", "listener.name.plaintext.ssl.keystore.location", "/key", "TLS is not supported"),
         (BROKER, "1", "principal.builder.class", "a.Builder", "SASL authentication is not supported"),
-        (BROKER, "1", "cordoned.log.dirs", "/data", "cordoned log directories (KIP-1066) are not supported"),
         (TOPIC, "journal", "remote.storage.enable", "true", "Tiered Storage functionality is disabled"),
         (TOPIC, "journal", "remote.log.copy.disable", "true", "tiered storage is not supported"),
     ],

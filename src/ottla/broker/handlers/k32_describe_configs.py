@@ -13,6 +13,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.loggers import check_node, describe_loggers
 from ottla.broker.promise import Promise
 from ottla.broker.services import NodeServices
 from ottla.core.controller.topic_names import topic_name_error
@@ -113,10 +114,6 @@ def _entries(services: NodeServices, resource: DescribeConfigsResource) -> list[
                 raise KafkaError(ErrorCode.invalid_request, "the name of a group must not be empty")
             return describe_group_configs(overrides, services.config, keys)
         case ResourceType.BROKER_LOGGER:
-            if name != str(services.config.node_id):
-                raise KafkaError(
-                    ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {services.config.node_id} but received {name!r}",
-                )
-            return []
+            check_node(services.config.node_id, name)
+            return describe_loggers(keys)
     raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")
