@@ -125,6 +125,29 @@ def test_the_feature_tool_shows_kafkas_features(tools: Tools) -> None:
     assert "eligible.leader.replicas.version" in described
 
 
+def test_the_feature_tool_lowers_and_raises_a_feature_under_load(
+    cluster: Cluster, tools: Tools, topic_name: str
+) -> None:
+    create_topic(cluster, topic_name)
+    with ProduceLoad(cluster, topic_name) as load:
+        load.wait_for_more()
+        said = tools(FEATURES, "downgrade", "--feature", "transaction.version=1")
+        assert "transaction.version was downgraded to 1." in said
+        assert "FinalizedVersionLevel: 1" in described_feature(tools, "transaction.version")
+        load.wait_for_more()
+        said = tools(FEATURES, "upgrade", "--feature", "transaction.version=2")
+        assert "transaction.version was upgraded to 2." in said
+        assert "FinalizedVersionLevel: 2" in described_feature(tools, "transaction.version")
+        load.wait_for_more()
+        load.finish()
+    load.check()
+
+
+def described_feature(tools: Tools, name: str) -> str:
+    lines = tools(FEATURES, "describe").splitlines()
+    return next(line for line in lines if line.split()[:2] == ["Feature:", name])
+
+
 def dump(tools: Tools, path: Path, *options: str) -> str:
     said = tools.run(DUMP, "--deep-iteration", *options, "--files", str(path))
     for complaint in ("isvalid: false", "Error", "Exception", "Could not", "Found"):

@@ -23,6 +23,11 @@ from ottla.protocol.metadata_records.records import (
 )
 
 _DISABLED = (0, 0)  # of a node that does not name the feature
+# The levels of metadata.version that added fields or types to metadata records: 3.7-IV2, 4.0-IV1 and 4.3-IV0. A log may
+# have such records from then on, so it is not lowered below them (KIP-778). The other levels only enable requests.
+_CHANGED_RECORDS = (17, 23, 30)
+_UNSAFE = "Unsafe metadata downgrade is not supported in this version."
+_MIGHT_DELETE = "Refusing to perform the requested downgrade because it might delete metadata information."
 
 
 def decide_update_features(
@@ -37,7 +42,8 @@ def decide_update_features(
     records: list[MetadataRecord] = []
     for update in command.updates:
         current = image.features.get(update.name, 0)
-        if update.level != current:
+        # The level of kraft.version is a record of the quorum (KIP-853).
+        if update.level != current and update.name != KRAFT_VERSION:
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
         if update.name == ELR_VERSION and update.level > current:
             configs = list(_elr_configs(image, settings))
@@ -61,12 +67,11 @@ def _update_error(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
-    elif update.level < current and update.name == METADATA_VERSION:
-        reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    elif update.name == METADATA_VERSION and any(update.level < each <= current for each in _CHANGED_RECORDS):
+        is_unsafe = update.upgrade_type == FeatureUpgradeType.UNSAFE_DOWNGRADE
+        reason = _UNSAFE if is_unsafe else _MIGHT_DELETE
     elif update.level > current and update.upgrade_type != FeatureUpgradeType.UPGRADE:
         reason = "Can't downgrade to a newer version."
-    elif update.name == KRAFT_VERSION and update.level != current:
-        reason = "The voters of this cluster are fixed by controller.quorum.voters."
     if reason is None:
         return None
     return ApiError(

@@ -79,6 +79,10 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
             FeatureUpdate(METADATA_VERSION, 20, FeatureUpgradeType.SAFE_DOWNGRADE),
             "Refusing to perform the requested downgrade because it might delete metadata information.",
         ),
+        (
+            FeatureUpdate(METADATA_VERSION, 22, FeatureUpgradeType.UNSAFE_DOWNGRADE),
+            "Unsafe metadata downgrade is not supported in this version.",
+        ),
     ],
 )
 def test_if_one_update_is_rejected_none_is_made(cluster: Cluster, update: FeatureUpdate, reason: str) -> None:
@@ -90,6 +94,23 @@ def test_if_one_update_is_rejected_none_is_made(cluster: Cluster, update: Featur
     assert error.code is not ErrorCode.none
     assert error.message == f"Invalid update version {update.level} for feature {update.name}. {reason}"
     assert cluster.image is before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_lowered"),
+    [(25, 24, True), (25, 23, True), (29, 23, True), (23, 22, False), (22, 17, True), (30, 29, False)],
+)
+@pytest.mark.parametrize("kind", [FeatureUpgradeType.SAFE_DOWNGRADE, FeatureUpgradeType.UNSAFE_DOWNGRADE])
+def test_metadata_version_is_lowered_where_no_record_has_changed(
+    before: int, after: int, is_lowered: bool, kind: FeatureUpgradeType
+) -> None:
+    """KIP-778: 4.0-IV1 and 4.3-IV0 added fields to metadata records; the levels between did not."""
+    settings = ControllerSettings(SETTINGS.validate_configs, supported_features=FEATURES)
+    cluster = Cluster(settings=settings)
+    cluster.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=before))
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(METADATA_VERSION, after, kind),)))
+    assert (error is NO_ERROR) is is_lowered
+    assert cluster.image.metadata_version == (after if is_lowered else before)
 
 
 def ranges(**high: int) -> tuple[FeatureRange, ...]:
@@ -121,13 +142,17 @@ def test_every_registered_controller_must_support_the_level() -> None:
     assert error.message.endswith("Controller 7 only supports versions 0-1")
 
 
-def test_the_voters_cannot_be_made_dynamic() -> None:
+def test_the_level_of_kraft_version_is_checked_but_no_record_of_the_metadata() -> None:
+    """KIP-853: the quorum has a record of its own."""
     cluster = Cluster()
     ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 1),)))
-    assert error.code is ErrorCode.invalid_update_version
-    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 0),)))
     assert error is NO_ERROR
     assert KRAFT_VERSION not in cluster.image.features
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 2),)))
+    assert error.code is ErrorCode.invalid_update_version
+    cluster.submit(replace(cluster.registration(2), features=ranges(metadata=30)))
+    ((_, error),) = cluster.submit(UpdateFeatures((FeatureUpdate(KRAFT_VERSION, 1),)))
+    assert error.code is ErrorCode.invalid_update_version, "broker 2 does not name it"
 
 
 def test_eligible_leader_replicas_come_with_one_default_of_min_isr_for_all_brokers() -> None:
