@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ottla.broker.client_view import broker_address
+from ottla.broker.cordoned_directories import CordonedDirectories
 from ottla.broker.data_directories import directory_went_offline
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.directory_assignments import DirectoryAssignments
@@ -35,8 +36,8 @@ from ottla.broker.replication.replication import Replication, load_modules
 from ottla.broker.replication.throttles import ReplicationThrottles
 from ottla.broker.serial_thread import SerialThread
 from ottla.broker.server import Server
-from ottla.broker.server_settings import new_server, server_limits
-from ottla.broker.services import BrokerServices
+from ottla.broker.server_settings import server_limits
+from ottla.broker.services import BrokerServices, NodeServices
 from ottla.core.client_telemetry import ClientTelemetry
 from ottla.core.controller.changes import changes_since
 from ottla.core.controller.commands import AllocateProducerIds, RegisterBroker
@@ -44,7 +45,7 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import supported_feature_ranges
 from ottla.env import Env
 from ottla.env.real import real_env
-from ottla.model.config import BrokerConfig, ConfigError, unsupported_errors
+from ottla.model.config import BrokerConfig, ConfigError, takes_client_metrics, unsupported_errors
 from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
@@ -52,6 +53,7 @@ from ottla.storage.log_dirs import LogDirs
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.transactions import TransactionCoordinator
+    from ottla.broker.metrics.clients import ClientMetrics
     from ottla.broker.metrics.node_metrics import NodeMetrics
     from ottla.core.fetch_session import FetchSessionCache
 
@@ -98,7 +100,7 @@ class Broker:
         )
         services.partitions.on_placed = self._directories.check
         self._dispatcher = Dispatcher(services)
-        self.server = new_server(env, node.measured(self._dispatcher), config)
+        self.server = node.new_server(self._dispatcher)
         if node.metrics is not None:
             node.metrics.add_broker(services, self.server, self.log_cleaner)
         self.lifecycle = lifecycle
@@ -182,7 +184,11 @@ class Broker:
         await lifecycle.catch_up()
         log_dirs.on_offline = partial(self._directory_went_offline, fail)
         self._report_offline_directories()  # of a failure since the registration
+        self._cordoned = CordonedDirectories(config, log_dirs, lifecycle, services.metadata.image)
+        self.dynamic_configs.subscribe(self._cordoned.apply)
         await _start_partitions(services, self.dynamic_configs)
+        services.quorum.subscribe(self._cordoned.image_changed)
+        self._cordoned.start_reports()
         self.dynamic_configs.subscribe(partial(_limits_changed, self.server, config))
         self.dynamic_configs.subscribe(self.log_cleaner.configs_changed)
         await lifecycle.unfence()
@@ -195,6 +201,7 @@ class Broker:
     def _directory_went_offline(self, fail: Callable[[Exception], None], path: str) -> None:
         services = self.services
         directory_went_offline(services.config, services.log_dirs, services.partitions, fail, path)
+        self._cordoned.apply()
         self._report_offline_directories()
 
     def _report_offline_directories(self) -> None:
@@ -286,8 +293,17 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
         fetch_sessions=Lazy(lambda: _new_fetch_sessions(config, delayed_operations)),
         groups=Lazy(lambda: _new_group_coordinator(services)),
         transactions=Lazy(lambda: _new_transaction_coordinator(services)),
+        client_metrics=_new_client_metrics(shared),
     )
     return services
+
+
+def _new_client_metrics(services: NodeServices) -> "ClientMetrics | None":
+    if not takes_client_metrics(services.config):
+        return None
+    from ottla.broker.metrics.clients import ClientMetrics
+
+    return ClientMetrics(services)
 
 
 # Imported with the first request that needs them: a broker without groups and transactions starts faster.

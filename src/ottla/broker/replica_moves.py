@@ -47,6 +47,8 @@ class ReplicaMoves:
                 ErrorCode.log_dir_not_found,
                 f"{path!r} is not one of the data directories {', '.join(log_dirs.paths)}",
             )
+        if path in log_dirs.cordoned:
+            raise KafkaError(ErrorCode.invalid_replica_assignment, f"the data directory {path} is cordoned")
 
     def start(self, hosted: HostedPartition, path: str) -> None:
         """Starts to move the replica to `path`. Does nothing if it is there, or is being moved there."""

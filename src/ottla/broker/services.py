@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.quorum.quorum import Quorum
     from ottla.broker.replication.throttles import ReplicationThrottles
     from ottla.broker.serial_thread import SerialThread
-    from ottla.core.client_telemetry import ClientTelemetry
+    from ottla.core.client_telemetry import ClientInstance, ClientTelemetry
     from ottla.core.controller.commands import ControllerCommand, ResponseT
     from ottla.core.controller.image import MetadataImage
     from ottla.core.fetch_session import FetchSessionCache
@@ -56,6 +56,14 @@ class ControllerClient(Protocol):
 
     async def forward(self, envelope: "EnvelopeRequest") -> bytes:
         """The response of the active controller to a client's request. Raises KafkaError."""
+        ...
+
+
+class ClientMetricsReceiver(Protocol):
+    """Takes the metrics that clients push (`ottla.broker.metrics.clients`)."""
+
+    async def receive(self, instance: "ClientInstance", data: bytes) -> None:
+        """Raises KafkaError if `data` is malformed."""
         ...
 
 
@@ -93,3 +101,5 @@ class BrokerServices(NodeServices):
     fetch_sessions: "Lazy[FetchSessionCache]"
     groups: "Lazy[GroupCoordinator]"
     transactions: "Lazy[TransactionCoordinator]"
+    # None if neither metrics are served nor those of clients are forwarded: clients are not asked for any then.
+    client_metrics: ClientMetricsReceiver | None = None
