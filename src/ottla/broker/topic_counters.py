@@ -35,6 +35,7 @@ class CountersByTopic:
 
     def __init__(self) -> None:
         self.deleted = TopicCounters()
+        self.cold_reads = 0  # of bytes that were not in the page cache, in all topics
         self._by_name: dict[str, TopicCounters] = {}
 
     def items(self) -> list[tuple[str, TopicCounters]]:

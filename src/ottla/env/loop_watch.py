@@ -49,6 +49,10 @@ class LoopWatch:
         if self._observer.is_alive():
             self._observer.join()
 
+    def usage(self) -> tuple[float, float]:
+        """The time, and the processor time of the event loop, in seconds. Must be called on the event loop."""
+        return time.monotonic(), time.thread_time()
+
     def reset(self) -> None:
         self.longest_turn_ms = 0.0
 

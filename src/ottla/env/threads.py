@@ -15,6 +15,11 @@ _BACKGROUND_NICENESS = 10
 
 
 class Threads(Protocol):
+    @property
+    def queued(self) -> int:
+        """How much work waits for a thread."""
+        ...
+
     async def run(self, work: Callable[[], T]) -> T:
         """Runs `work` in a thread and returns its result."""
         ...
@@ -36,6 +41,10 @@ class RealThreads:
         self._background = ThreadPoolExecutor(
             1, thread_name_prefix="ottla-background", initializer=_lower_priority
         )
+
+    @property
+    def queued(self) -> int:
+        return self._pool._work_queue.qsize() + self._background._work_queue.qsize()
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -6,9 +6,10 @@ once, whichever format a client asks for. The package has no clock and no I/O.
 """
 
 from ottla.metrics.collector import Collection, Collector, GaugeCollector
-from ottla.metrics.family import Family, FamilyError, Kind, check_families
+from ottla.metrics.family import Family, FamilyError, Kind, check_families, reference_table
 from ottla.metrics.histogram import Histogram
 from ottla.metrics.http import HttpRequest, HttpRequestError, RequestReader, respond
+from ottla.metrics.quantiles import RecentQuantiles
 from ottla.metrics.text import OPEN_METRICS, PROMETHEUS, TextFormat, choose_format, labels, line
 
 __all__ = [
@@ -23,11 +24,13 @@ __all__ = [
     "HttpRequest",
     "HttpRequestError",
     "Kind",
+    "RecentQuantiles",
     "RequestReader",
     "TextFormat",
     "check_families",
     "choose_format",
     "labels",
     "line",
+    "reference_table",
     "respond",
 ]

@@ -49,3 +49,13 @@ def check_families(families: Iterable[Family]) -> None:
         if family.base_name in seen:
             raise FamilyError(f"there are two metrics {family.base_name}")
         seen.add(family.base_name)
+
+
+def reference_table(families: Iterable[Family]) -> str:
+    """The table of some metrics, for their documentation."""
+    rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for name, kind, meaning, labels in families:
+        rows.append(
+            f"| `{name}` | {kind.value} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+        )
+    return "\n".join(rows)

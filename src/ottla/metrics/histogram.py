@@ -1,7 +1,7 @@
 """A histogram with fixed buckets."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ottla.metrics.text import line
 
@@ -30,12 +30,14 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
-    def lines(self, name: str, labels_text: str, scale: int) -> str:
-        """The samples. `labels_text` has at least one label."""
+    def lines(self, name: str, labels_text: str, scale: int, shown: Container[int] | None = None) -> str:
+        """The samples, of all bounds or of those in `shown`. `labels_text` has at least one label."""
         count, written = 0, []
         opened = labels_text.removesuffix("}")
         for bound, counted in zip((*self.bounds, None), self.counts, strict=True):
             count += counted
+            if bound is not None and shown is not None and bound not in shown:
+                continue
             limit = "+Inf" if bound is None else str(bound / scale)
             written.append(line(f"{name}_bucket", f'{opened},le="{limit}"}}', count))
         written.append(line(f"{name}_sum", labels_text, self.sum / scale))

@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from kio.schema.push_telemetry.v0.response import PushTelemetryResponse
@@ -14,36 +15,39 @@ from ottla.records.compression import CODEC_NAMES, decompress
 logger = logging.getLogger("ottla.telemetry")
 
 
-def handle(
+async def handle(
     services: BrokerServices, context: RequestContext, request: PushTelemetryRequest
 ) -> PushTelemetryResponse:
     code = ErrorCode.none
     try:
-        _receive(services, context, request)
+        await _receive(services, context, request)
     except KafkaError as error:
         code = error.code
     return PushTelemetryResponse(throttle_time=timedelta(), error_code=code)
 
 
-def _receive(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
+async def _receive(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
     telemetry = services.telemetry
     if not 0 <= request.compression_type < len(CODEC_NAMES):
         raise KafkaError(
             ErrorCode.unsupported_compression_type,
             f"there is no codec with the id {request.compression_type}",
         )
-    telemetry.push(
+    instance = telemetry.push(
         request.client_instance_id,
         request.subscription_id,
         len(request.metrics),
         terminating=request.terminating,
         now_ms=services.env.clock.monotonic_ms(),
     )
+    unpack = partial(decompress, request.compression_type, request.metrics, telemetry.max_push_bytes)
     try:
-        metrics = decompress(request.compression_type, request.metrics, telemetry.max_push_bytes)
+        metrics = await services.message_thread.run(unpack)
     except KafkaError as error:
         raise KafkaError(ErrorCode.invalid_record, error.message) from error
     logger.debug(
         "%d bytes of metrics from client instance %s (%s)",
         len(metrics), request.client_instance_id, context.client_id,
     )  # fmt: skip
+    if services.client_metrics is not None:
+        await services.client_metrics.receive(instance, metrics)

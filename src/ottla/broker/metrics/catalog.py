@@ -1,7 +1,17 @@
 """All metrics of a node, by topic of the documentation (docs/metrics.md)."""
 
-from ottla.broker.metrics import broker, cluster, groups, partitions, process, requests, topics
-from ottla.metrics import Family, check_families
+from ottla.broker.metrics import (
+    broker,
+    clients,
+    cluster,
+    disks,
+    groups,
+    partitions,
+    process,
+    requests,
+    topics,
+)
+from ottla.metrics import Family, check_families, reference_table
 
 SECTIONS: dict[str, tuple[Family, ...]] = {
     "Traffic": topics.FAMILIES,
@@ -11,7 +21,9 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Cluster and controllers": cluster.FAMILIES,
     "Metadata quorum": cluster.RAFT_FAMILIES,
     "Broker": broker.FAMILIES,
+    "Disks": disks.FAMILIES,
     "Process": process.FAMILIES,
+    "Client metrics": clients.FAMILIES,
 }
 FAMILIES = tuple(family for section in SECTIONS.values() for family in section)
 check_families(FAMILIES)
@@ -19,9 +31,4 @@ check_families(FAMILIES)
 
 def reference(section: str) -> str:
     """The table of a section, for the documentation."""
-    rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for name, kind, meaning, labels in SECTIONS[section]:
-        rows.append(
-            f"| `{name}` | {kind.value} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
-        )
-    return "\n".join(rows)
+    return reference_table(SECTIONS[section])

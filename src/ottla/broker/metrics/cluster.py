@@ -10,6 +10,7 @@ from ottla.broker.metrics.topic_blocks import TopicBlock, partitions_in, topic_b
 from ottla.broker.quorum.quorum import Quorum
 from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.raft.node import RaftNode
+from ottla.core.raft.roles import Follower, Unattached
 from ottla.metrics import Collection, Collector, Family, GaugeCollector, Kind, labels, line
 
 
@@ -145,7 +146,9 @@ def raft_collector(quorum: Quorum) -> Collector:
 
 
 def _raft_values(node: RaftNode) -> Mapping[str, float]:
-    state = type(node.role).__name__.lower() if node.is_voter else "observer"
+    # A leader that commits its own removal, and a node whose removal is not committed, are no observers yet (KIP-853).
+    is_observer = not node.is_voter and isinstance(node.role, Unattached | Follower)
+    state = "observer" if is_observer else type(node.role).__name__.lower()
     return {
         f"{_RAFT}current_state" + labels(current_state=state): 1,
         f"{_RAFT}current_leader": node.leader_id,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.connection import Dispatch
 from ottla.broker.metrics.cluster import ControllerCollector, raft_collector
 from ottla.broker.metrics.endpoint import PATH, MetricsEndpoint
+from ottla.broker.metrics.measured_connection import MeasuredConnection
 from ottla.broker.metrics.requests import RequestMetrics
 from ottla.broker.metrics.scrape import scrape
 from ottla.broker.services import BrokerServices, NodeServices
@@ -23,7 +24,9 @@ class NodeMetrics:
         address = parse_http_address(services.config.get_str("ottla.metrics.address"))
         assert address is not None, "the config is checked"
         self._address = address
-        self._requests = RequestMetrics(services.env.clock.monotonic_ns)
+        monotonic_ns = services.env.clock.monotonic_ns
+        self._requests = RequestMetrics(monotonic_ns)
+        self.new_connection = partial(MeasuredConnection, monotonic_ns)
         self._collectors: list[Collector] = []
         self._endpoint = MetricsEndpoint(
             services.env.network, partial(scrape, self._collectors, services.scheduler)
@@ -43,6 +46,7 @@ class NodeMetrics:
     def add_broker(self, services: BrokerServices, server: "Server", cleaner: "LogCleaner") -> None:
         """The node has the broker role."""
         from ottla.broker.metrics.broker import broker_collector
+        from ottla.broker.metrics.disks import DisksCollector
         from ottla.broker.metrics.groups import GroupsCollector
         from ottla.broker.metrics.partitions import PartitionsCollector
         from ottla.broker.metrics.topics import TopicsCollector
@@ -52,7 +56,10 @@ class NodeMetrics:
             PartitionsCollector(services),
             GroupsCollector(services),
             broker_collector(services, server, cleaner),
+            DisksCollector(services.env, services.log_dirs),
         )
+        if isinstance(services.client_metrics, Collector):
+            self.add(services.client_metrics)
 
     def measured(self, dispatch: Dispatch) -> Dispatch:
         """`dispatch`, with the requests that it serves measured."""

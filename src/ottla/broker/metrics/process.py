@@ -17,6 +17,17 @@ FAMILIES = (
     Family("process_open_fds", Kind.GAUGE, "Open file descriptors."),
     Family("process_max_fds", Kind.GAUGE, "How many file descriptors may be open."),
     Family(
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+        Kind.GAUGE,
+        "The part of the time, from 0 to 1, in which the event loop used no processor since the scrape before.",
+    ),
+    Family(
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+        Kind.GAUGE,
+        "The same value: one event loop handles requests and the network.",
+    ),
+    Family("ottla_event_loop_cpu_seconds_total", Kind.COUNTER, "Processor time of the event loop."),
+    Family(
         "ottla_event_loop_longest_turn_seconds",
         Kind.GAUGE,
         "The longest turn of the event loop since the broker started. All clients wait for it.",
@@ -30,11 +41,17 @@ class ProcessCollector(Collector):
     def __init__(self, threads: Threads, watch: LoopWatch) -> None:
         self._threads = threads
         self._watch = watch
+        self._before = watch.usage()
 
     async def start(self) -> Collection[None]:
         usage = await self._threads.run(read_process_usage)
         return await GaugeCollector(FAMILIES, lambda: self._values(usage)).start()
 
     def _values(self, usage: ProcessUsage | None) -> Mapping[str, float]:
-        of_process = {} if usage is None else dict(zip((f.name for f in FAMILIES[:-1]), usage, strict=True))
-        return {**of_process, FAMILIES[-1].name: self._watch.longest_turn_ms / 1000}
+        of_process = {} if usage is None else dict(zip((f.name for f in FAMILIES[:6]), usage, strict=True))
+        # Called on the event loop, so this is the processor time of its thread.
+        now_s, used_s = self._watch.usage()
+        (before_s, used_before_s), self._before = self._before, (now_s, used_s)
+        idle = 1 - (used_s - used_before_s) / max(now_s - before_s, 1e-6)
+        values = (max(0.0, min(1.0, idle)),) * 2 + (used_s, self._watch.longest_turn_ms / 1000)
+        return {**of_process, **dict(zip((f.name for f in FAMILIES[6:]), values, strict=True))}

@@ -22,7 +22,8 @@ async def scrape(
     """The parts of the text. A family without samples is left out."""
     parts: list[bytes] = []
     for collector in list(collectors):
-        for family, samples in zip(collector.families, await _collect(collector, scheduler), strict=True):
+        collected = await _collect(collector, scheduler)
+        for family, samples in zip(collector.families, collected, strict=True):
             if samples:
                 parts.append(text_format.header(family).encode())
                 parts += samples

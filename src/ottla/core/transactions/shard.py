@@ -3,7 +3,7 @@
 It only dispatches commands: each request has a module with its rules, and `states` has the state transitions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ottla.core.coordination import Command, Decision, Waiter
@@ -21,6 +21,7 @@ from ottla.core.transactions.init_producer_id import init_producer_id
 from ottla.core.transactions.listing import describe_transaction, list_transactions
 from ottla.core.transactions.partitions import add_partitions, has_partitions, verify_partitions
 from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.states import TransactionState
 from ottla.core.transactions.store import TransactionDecision, TransactionStore
 from ottla.core.transactions.timers import (
     ExpireTransactionalIds,
@@ -91,6 +92,10 @@ class TransactionShard:
             resume(self._store, transactional_id, decision, now_ms)
         start_expiry(self._store, decision)
         return decision
+
+    def states(self) -> Iterator[TransactionState]:
+        """The state of every transactional id."""
+        return (metadata.state for metadata in self._store.by_id.values())
 
     def durable_state(self) -> dict[str, TransactionLogValue]:
         """The state that a shard rebuilt from the log must have too, in comparable form."""

@@ -3,21 +3,28 @@
 import asyncio
 import gc
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
 from kio.schema.offset_commit.v9.request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from tests.unit.broker.bench import Bench, fetch_request, fetched, until
 from tests.unit.broker.metrics.metrics_bench import on_metered_broker, samples_in, scrape
+from tests.unit.metrics.test_client_series import GAUGE, SUM, metrics_data
 
 from ottla.broker.fair_scheduler import ITEMS_PER_SLICE
 from ottla.broker.metrics.scrape import scrape as scrape_in_slices
 from ottla.metrics import PROMETHEUS
+from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
 
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
@@ -201,6 +208,25 @@ async def test_requests_are_counted_and_timed(bench: Bench) -> None:
     remote = samples['kafka_network_requestmetrics_remotetimems_sum{request="Fetch"}']
     assert 2990 < remote < 3500
     assert samples['kafka_network_requestmetrics_localtimems_sum{request="Fetch"}'] < 100
+    phases = [
+        samples[f'kafka_network_requestmetrics_{phase}timems_sum{{request="Fetch"}}']
+        for phase in ("requestqueue", "local", "remote", "responsequeue", "responsesend")
+    ]
+    total = 'kafka_network_requestmetrics_totaltimems{quantile="0.99",request="Fetch"}'
+    assert samples['kafka_network_requestmetrics_totaltimems_sum{request="Fetch"}'] == pytest.approx(
+        sum(phases)
+    )
+    assert 2500 < samples[total] < 4000
+    assert samples['kafka_network_requestmetrics_requestbytes_sum{request="Produce"}'] > 100
+
+
+@on_metered_broker()
+async def test_a_request_waits_in_the_queue_for_the_one_before_it(bench: Bench) -> None:
+    topic_id = await bench.create("a")
+    slow = fetch_request(topic_id, fetched(), max_wait=timedelta(seconds=3), min_bytes=1)
+    await asyncio.gather(bench.ask(slow), bench.ask(slow))
+    samples = await scrape(bench)
+    assert 2900 < samples['kafka_network_requestmetrics_requestqueuetimems_sum{request="Fetch"}'] < 3500
 
 
 @on_metered_broker()
@@ -218,7 +244,17 @@ async def test_a_scrape_of_many_partitions_is_divided_into_short_turns(bench: Be
     await bench.create("a", partitions=2000)
     await commit(bench, "group", "a", **{f"_{n}": n for n in range(2000)})
     assert bench.broker.metrics is not None
-    # Not over the simulated network: its time stands still while this test watches every turn.
+    in_threads_ns = 0
+
+    async def run(work: Callable[[], Any]) -> Any:
+        nonlocal in_threads_ns
+        began = time.thread_time_ns()
+        result = work()
+        in_threads_ns += time.thread_time_ns() - began
+        return result
+
+    # Not over the simulated network, and without simulated threads: time stands still while this test watches.
+    bench.services.env.threads.run = run  # type: ignore[method-assign]
     text = asyncio.create_task(
         scrape_in_slices(bench.broker.metrics._collectors, bench.services.scheduler, PROMETHEUS)
     )
@@ -226,13 +262,56 @@ async def test_a_scrape_of_many_partitions_is_divided_into_short_turns(bench: Be
     gc.disable()  # a broker process collects far less often than a process of tests
     try:
         while not text.done():
-            began = time.thread_time_ns()
+            began, in_threads_ns = time.thread_time_ns(), 0
             await asyncio.sleep(0)
-            turns_ms.append((time.thread_time_ns() - began) / 1e6)
+            turns_ms.append((time.thread_time_ns() - began - in_threads_ns) / 1e6)
     finally:
         gc.enable()
     samples = samples_in(b"".join(await text).decode())
     assert len(samples.of("kafka_log_log_size")) == 2000 + 50  # and __consumer_offsets
     assert len(samples.of("kafka_consumergroup_lag")) == 2000
+    assert len(samples.of("ottla_consumergroup_lag_seconds")) == 2000
     assert len(turns_ms) > 2000 / ITEMS_PER_SLICE
     assert max(turns_ms) < 5
+
+
+@on_metered_broker()
+async def test_metrics_that_a_client_pushes_are_exposed(bench: Bench) -> None:
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
+    answer = await bench.ask(GetTelemetrySubscriptionsRequest(client_instance_id=None))
+
+    async def push(data: bytes) -> ErrorCode:
+        request = PushTelemetryRequest(
+            client_instance_id=answer.client_instance_id,
+            subscription_id=answer.subscription_id,
+            terminating=False,
+            compression_type=0,
+            metrics=data,
+        )
+        await asyncio.sleep(1)
+        code: ErrorCode = (await bench.ask(request)).error_code
+        return code
+
+    assert await push(b"m") is ErrorCode.invalid_record
+    assert await push(metrics_data(GAUGE, SUM)) is ErrorCode.none
+    assert await push(metrics_data(SUM)) is ErrorCode.none
+    samples = await scrape(bench)
+    own = f'client_id="client",client_instance_id="{answer.client_instance_id}"'
+    assert samples[f"org_apache_kafka_producer_record_send_total{{{own}}}"] == 14
+    assert samples[f'org_apache_kafka_producer_node_request_latency_avg{{{own},node_id="1"}}'] == 2.5
+    assert samples["ottla_client_metrics_clients"] == 1
+    await asyncio.sleep(5)
+    samples = await scrape(bench)
+    assert samples["ottla_client_metrics_clients"] == 0
+    assert not samples.of("org_apache_kafka_producer_record_send_total")
+
+
+@on_metered_broker()
+async def test_disks_and_network(bench: Bench) -> None:
+    await bench.create("a")
+    await bench.produce("a", b"x" * 1000)
+    samples = await scrape(bench)
+    assert samples['kafka_server_socket_server_metrics_incoming_byte_total{listener="PLAINTEXT"}'] > 1000
+    assert samples['kafka_server_socket_server_metrics_outgoing_byte_total{listener="PLAINTEXT"}'] > 100
+    assert samples['ottla_log_directory_free_bytes{directory="/data"}'] > 0
+    assert samples["ottla_page_cache_misses_total"] == 0

@@ -52,7 +52,7 @@ async def test_every_exposed_metric_is_in_the_catalog_with_its_type_and_labels(b
         family = by_name[f"{exposed.name}_total" if exposed.type == "counter" else exposed.name]
         assert exposed.type == family.kind.value
         for sample in exposed.samples:
-            assert set(sample.labels) - {"le"} in ({*family.labels}, set()), sample
+            assert set(sample.labels) - {"le", "quantile"} in ({*family.labels}, set()), sample
 
 
 @on_metered_broker()

@@ -1,0 +1,120 @@
+"""Metrics that clients push to this broker (KIP-714), and their way to a collector of OpenTelemetry."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.metrics import Collection, Collector, Family, Kind, line
+from ottla.metrics.client_series import ClientSeries, Series, sample_line
+from ottla.metrics.otlp import OtlpError, read_metrics, with_resource_attributes
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.services import NodeServices
+    from ottla.core.client_telemetry import ClientInstance
+
+logger = logging.getLogger("ottla.telemetry")
+
+FAMILIES = (
+    Family("ottla_client_metrics_clients", Kind.GAUGE, "Clients whose pushed metrics are exposed."),
+    Family("ottla_client_metrics_pushes_total", Kind.COUNTER, "Pushes that were accepted."),
+    Family(
+        "ottla_client_metrics_dropped_total",
+        Kind.COUNTER,
+        "Pushed samples beyond a limit of clients or series, and pushes that could not be forwarded.",
+    ),
+)
+# Pushes that wait for the collector of OpenTelemetry. One more is dropped.
+_FORWARDS_MAX = 100
+_FORWARD_TIMEOUT_S = 10
+
+
+class ClientMetrics(Collector):
+    families: tuple[Family, ...] = FAMILIES
+
+    def __init__(self, services: "NodeServices") -> None:
+        self._services = services
+        self._series = ClientSeries()
+        self._url = services.config.get_str("ottla.telemetry.otlp.url")
+        self._forwards = 0
+        self._failed_forwards = 0
+        self._is_reported = False
+
+    async def receive(self, instance: "ClientInstance", data: bytes) -> None:
+        """Raises KafkaError if `data` is malformed."""
+        try:
+            samples = await self._services.message_thread.run(partial(read_metrics, data))
+        except OtlpError as error:
+            raise KafkaError(ErrorCode.invalid_record, str(error)) from error
+        labels = instance.labels
+        self._series.add(
+            labels.client_instance_id,
+            labels.client_id,
+            samples,
+            instance.subscription.interval_ms,
+            self._services.env.clock.monotonic_ms(),
+        )
+        if self._url and data:
+            self._forward(labels._asdict(), data)
+
+    def _forward(self, attributes: dict[str, str], data: bytes) -> None:
+        if self._forwards >= _FORWARDS_MAX:
+            self._failed_forwards += 1
+            return
+        self._forwards += 1
+        self._services.tasks.start(self._post(attributes, data))
+
+    async def _post(self, attributes: dict[str, str], data: bytes) -> None:
+        try:
+            await self._services.env.threads.run_in_background(partial(_post, self._url, attributes, data))
+            self._is_reported = False
+        except (OSError, ValueError) as error:
+            self._failed_forwards += 1
+            if not self._is_reported:
+                logger.warning(
+                    "metrics of clients cannot be sent to %s (ottla.telemetry.otlp.url): %s", self._url, error
+                )
+            self._is_reported = True  # until it works again
+        finally:
+            self._forwards -= 1
+
+    async def start(self) -> "_Clients":
+        self._series.expire(self._services.env.clock.monotonic_ms())
+        collection = _Clients(self._series, self._failed_forwards)
+        self.families = collection.families
+        return collection
+
+
+def _post(url: str, attributes: dict[str, str], data: bytes) -> None:
+    """Runs in a thread. MetricsData has the same bytes as a request to export metrics."""
+    from urllib.request import Request, urlopen
+
+    request = Request(
+        url,
+        with_resource_attributes(data, attributes),
+        headers={"Content-Type": "application/x-protobuf"},
+        method="POST",
+    )
+    with urlopen(request, timeout=_FORWARD_TIMEOUT_S) as response:
+        response.read()
+
+
+class _Clients(Collection[tuple[Series, float]]):
+    def __init__(self, series: ClientSeries, failed_forwards: int) -> None:
+        self.items = series.items()
+        own = tuple(series.families.values())
+        self.families = (*FAMILIES, *own)
+        self._index = {family.name: index for index, family in enumerate(own)}
+        self._written: list[list[str]] = [[] for _ in own]
+        self._values = (series.clients, series.pushes, series.dropped + failed_forwards)
+        self._nothing = ("",) * len(self.families)
+
+    def collect(self, item: tuple[Series, float]) -> Sequence[str]:
+        # Kept until the end: a row for each series would be as wide as there are families.
+        self._written[self._index[item[0][0]]].append(sample_line(*item))
+        return self._nothing
+
+    def finish(self) -> Sequence[str]:
+        values = [line(family.name, "", value) for family, value in zip(FAMILIES, self._values, strict=True)]
+        return (*values, *("".join(lines) for lines in self._written))
