@@ -55,6 +55,7 @@ class ClientConnection:
         self.last_active_ms = now_ms()
         self.client_software = ("unknown", "unknown")  # name and version, from ApiVersions v3 (KIP-511)
         self.is_closed = False
+        self.received_bytes = 0  # counted only if metrics are served
         self._assembler = assembler
         self.dispatch = dispatch
         self._now_ms = now_ms

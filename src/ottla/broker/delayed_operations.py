@@ -26,6 +26,11 @@ class DelayedOperations:
         """The operations that wait, in no order."""
         return self._purgatory.operations()
 
+    def next_deadline_in_ms(self) -> int | None:
+        """When the timing wheel has work next; None if nothing waits."""
+        deadline_ms = self._purgatory.timers.next_deadline_ms()
+        return None if deadline_ms is None else max(0, deadline_ms - self._now_ms())
+
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: int) -> None:
         """Delays `operation` until a check of one of `keys` completes it, or until it expires."""
         now_ms = self._now_ms()

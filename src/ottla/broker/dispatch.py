@@ -162,7 +162,7 @@ class Dispatcher:
         if handler is None:
             handler = self._message_handler(key, version, module)
         if self._kind is ListenerKind.BROKER and key in FORWARDED_APIS:
-            return forwarding_handler(handler)
+            return forwarding_handler(handler, getattr(module, "is_for_this_node", None))
         return handler
 
     def _message_handler(self, key: ApiKey, version: int, module: Any) -> BodyHandler:

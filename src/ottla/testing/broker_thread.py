@@ -7,7 +7,6 @@ when that of the test ends, however it ends.
 import asyncio
 import concurrent.futures
 import contextlib
-import dataclasses
 import sys
 import threading
 import traceback
@@ -15,10 +14,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ottla.broker.node import Broker
-from ottla.env.real import real_env
 from ottla.model.config import BrokerConfig
+from ottla.testing.controlled_disk import Volume
+from ottla.testing.controlled_env import controlled_env
 from ottla.testing.errors import BrokerStoppedError
-from ottla.testing.time import AdvancedTime, AdvancingClock, AdvancingLoop
+from ottla.testing.time import AdvancedTime, AdvancingLoop
 
 T = TypeVar("T")
 _START_TIMEOUT_S = 60.0
@@ -32,8 +32,9 @@ class BrokerThread:
     Every method raises TimeoutError, with the stack of the broker's thread, if the broker does not respond.
     """
 
-    def __init__(self, config: BrokerConfig, time: AdvancedTime) -> None:
+    def __init__(self, config: BrokerConfig, time: AdvancedTime, volume: Volume) -> None:
         self._config = config
+        self._volume = volume
         self._time = time
         self._started: concurrent.futures.Future[Broker] = concurrent.futures.Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,7 +119,7 @@ class BrokerThread:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         if self._is_stopped:
             return
-        env = dataclasses.replace(real_env(), clock=AdvancingClock(self._time))
+        env = controlled_env(self._time, self._volume)
         try:
             broker = await Broker.start(self._config, env)
             self._started.set_result(broker)

@@ -1,7 +1,7 @@
 """The faults of one broker: adds and removes them while it runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ _FAILS_BY_TOPIC = "Produce, Fetch, ListOffsets, Metadata, OffsetCommit, TxnOffse
 
 
 class FaultControl(ABC):
-    """The methods of `Kafka` for faults. A fault meets the next `times` requests; None means every request.
+    """The methods of `Kafka`, and of a node of a cluster, for faults.
+
+    A fault meets the next `times` requests; None means every request.
 
     APIs and errors have Kafka's names, e.g. "OffsetCommit" and "NOT_LEADER_OR_FOLLOWER".
     """
@@ -27,8 +29,12 @@ class FaultControl(ABC):
         self._faults: list[Fault] = []
 
     @abstractmethod
-    def _run_on_broker(self, function: "Callable[[Broker], None]") -> None:
-        """Calls a function on the event loop of the broker, and waits for it."""
+    def _check_running(self) -> None:
+        """Raises BrokerStoppedError if the broker does not run."""
+
+    @abstractmethod
+    def _apply_faults(self, faults: Sequence[Fault]) -> None:
+        """Makes them the faults of the broker. Raises BrokerStoppedError if it does not run."""
 
     def fail(
         self,
@@ -90,7 +96,7 @@ class FaultControl(ABC):
     def _add(self, fault: Fault) -> Fault:
         """Raises BrokerStoppedError if the broker does not run."""
         faults = [*(each for each in self._faults if not each.is_used_up), fault]
-        self._run_on_broker(lambda broker: None)
+        self._check_running()
         self._set_faults(faults)
         return fault
 
@@ -98,13 +104,14 @@ class FaultControl(ABC):
         """A broker that does not run has the faults from its next start on."""
         self._faults = faults
         with suppress(BrokerStoppedError):
-            self._run_on_broker(self._install_faults)
+            self._apply_faults(faults)
 
-    def _install_faults(self, broker: "Broker") -> None:
-        """Puts the dispatch with faults before that of the broker if there are faults, and takes it away otherwise."""
-        from ottla.testing.fault_dispatch import FaultDispatch
 
-        installed = broker.server.dispatch
-        broker.server.dispatch = installed.replaced if isinstance(installed, FaultDispatch) else installed
-        if self._faults:
-            broker.server.dispatch = FaultDispatch(broker, tuple(self._faults))
+def install_faults(broker: "Broker", faults: Sequence[Fault]) -> None:
+    """Puts the dispatch with faults before that of the broker if there are faults, and takes it away otherwise."""
+    from ottla.testing.fault_dispatch import FaultDispatch
+
+    installed = broker.server.dispatch
+    broker.server.dispatch = installed.replaced if isinstance(installed, FaultDispatch) else installed
+    if faults:
+        broker.server.dispatch = FaultDispatch(broker, tuple(faults))

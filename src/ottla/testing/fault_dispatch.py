@@ -150,8 +150,12 @@ class FaultDispatch:
             message,
             lambda error: error_response(api, version, message, find_error(error)),
         )
+
+        def respond(response: Any) -> _Result:
+            return self._serve(connection, frame) if response is None else _encode(header, response)
+
         response = fault.function(request)
-        return self._serve(connection, frame) if response is None else _encode(header, response)
+        return response.then(respond) if isinstance(response, Promise) else respond(response)
 
     # max_version
 

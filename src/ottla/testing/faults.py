@@ -64,23 +64,34 @@ class Fault:
         self.delay_s = delay_s
         self.function = function
         self.version = version
-        self.count = 0
+        self.synchronize: Callable[[], None] = lambda: None  # learns of requests that another process has met
+        self._count = 0
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        left = "every time" if self.times is None else f"{self.times - self.count} times"
+        left = "every time" if self.times is None else f"{self.times_left} times"
         return f"<Fault {self.action.value} {self.api.name} {left}>"
 
     @property
+    def count(self) -> int:
+        self.synchronize()
+        return self._count
+
+    @property
+    def times_left(self) -> int | None:
+        """None: every time."""
+        return None if self.times is None else self.times - self._count
+
+    @property
     def is_used_up(self) -> bool:
-        return self.times is not None and self.count >= self.times
+        return self.times_left == 0
 
     def take(self) -> bool:
         """Counts a request. Returns whether the fault still applies."""
         with self._lock:
             if self.is_used_up:
                 return False
-            self.count += 1
+            self._count += 1
             return True
 
     def covers(self, topic: str, partition: int | None) -> bool:

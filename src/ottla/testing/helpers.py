@@ -16,6 +16,10 @@ _POLL_S = 0.02
 Bytes = str | bytes | None
 
 
+def new_topic_name() -> str:
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
 class Record(NamedTuple):
     """A record as it was read. Keys and values are bytes; None is a null."""
 
@@ -42,6 +46,11 @@ class KafkaHelpers(ABC):
     def bootstrap(self) -> str: ...
 
     @property
+    def _may_lose_responses(self) -> bool:
+        """Whether nodes or faults may get between a request and its response."""
+        return True
+
+    @property
     def _cluster(self) -> "Cluster":
         from ottla.admin.cluster import Cluster
 
@@ -64,7 +73,7 @@ class KafkaHelpers(ABC):
         """Returns the name; without one, a fresh name. The replication factor is the cluster's default."""
         from ottla.admin.topics import create_topic
 
-        name = name or f"topic-{uuid.uuid4().hex[:12]}"
+        name = name or new_topic_name()
         configs = {key: str(value) for key, value in (config or {}).items()}
         create_topic(
             self._cluster, name, partitions=partitions, replication_factor=replication_factor, configs=configs
@@ -88,7 +97,7 @@ class KafkaHelpers(ABC):
         from ottla.admin.json_records import OutgoingRecord
         from ottla.admin.produce import RecordSender
 
-        with RecordSender(self._cluster, topic) as sender:
+        with RecordSender(self._cluster, topic, is_idempotent=self._may_lose_responses) as sender:
             for item in values:
                 key, value = item if isinstance(item, tuple) else (None, item)
                 sender.send(OutgoingRecord(_bytes(key), _bytes(value), list(headers), partition, timestamp))

@@ -1,8 +1,7 @@
 """`Kafka`: a broker for tests, in a thread of this process."""
 
 import tempfile
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -10,10 +9,12 @@ from ottla.model.config import BrokerConfig
 from ottla.testing.broker_configs import GROUP_CONFIGS, TIME_CONFIGS, users_configs
 from ottla.testing.broker_log import BrokerLog
 from ottla.testing.broker_thread import BrokerThread
+from ottla.testing.controlled_disk import Volume
 from ottla.testing.errors import BrokerStoppedError
-from ottla.testing.fault_control import FaultControl
+from ottla.testing.fault_control import FaultControl, install_faults
+from ottla.testing.faults import Fault
 from ottla.testing.helpers import KafkaHelpers
-from ottla.testing.time import AdvancedTime, advance, apply_retention, compact
+from ottla.testing.time import AdvancedTime, advance, advanced_ms, apply_retention, compact
 
 if TYPE_CHECKING:
     from ottla.broker.node import Broker
@@ -32,6 +33,7 @@ class Kafka(KafkaHelpers, FaultControl):
         FaultControl.__init__(self)
         self._config = GROUP_CONFIGS | TIME_CONFIGS | users_configs(config)
         self._time = AdvancedTime()
+        self._volume = Volume()
         self._log = BrokerLog()
         self._thread: BrokerThread | None = None
         self._data: tempfile.TemporaryDirectory[str] | None = None
@@ -57,6 +59,10 @@ class Kafka(KafkaHelpers, FaultControl):
         return self._log
 
     @property
+    def _may_lose_responses(self) -> bool:
+        return bool(self._faults)
+
+    @property
     def _running(self) -> BrokerThread:
         if self._thread is None:
             raise BrokerStoppedError(
@@ -75,14 +81,14 @@ class Kafka(KafkaHelpers, FaultControl):
             self._log.open()
         of_each_start = {"log.dirs": self._data.name, "listeners": f"PLAINTEXT://{_HOST}:{self._port}"}
         try:
-            self._thread = BrokerThread(BrokerConfig(self._config | of_each_start), self._time)
+            self._thread = BrokerThread(BrokerConfig(self._config | of_each_start), self._time, self._volume)
         except BaseException:
             if self._port == 0:  # it has never run
                 self.close()
             raise
         self._port = self._thread.address[1]
         if self._faults:
-            self._run_on_broker(self._install_faults)
+            self._apply_faults(self._faults)
 
     def stop(self) -> None:
         """Stops the broker cleanly, and keeps its data. Clients lose their connections."""
@@ -99,10 +105,7 @@ class Kafka(KafkaHelpers, FaultControl):
 
         The time of clients is not advanced: their new records are old for the broker.
         """
-        duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        if duration <= timedelta():
-            raise ValueError(f"time cannot be advanced by {duration}: expected a positive duration")
-        milliseconds = duration // timedelta(milliseconds=1)
+        milliseconds = advanced_ms(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._running.call(lambda broker: advance(broker, self._time, milliseconds))
 
     def apply_retention(self, topic: str) -> None:
@@ -113,9 +116,20 @@ class Kafka(KafkaHelpers, FaultControl):
         """Compacts a topic at once, with its newest records."""
         self._running.call(lambda broker: compact(broker, topic))
 
-    def _run_on_broker(self, function: "Callable[[Broker], None]") -> None:
+    def fill_disk(self) -> None:
+        """From now on the broker can write nothing to its disk. It stops, as Kafka, when it has no other directory."""
+        self._volume.is_full = True
+
+    def free_disk(self) -> None:
+        """The disk has room again. A broker that has stopped because of it serves again after `restart`."""
+        self._volume.is_full = False
+
+    def _check_running(self) -> None:
+        _ = self._running
+
+    def _apply_faults(self, faults: Sequence[Fault]) -> None:
         async def run(broker: "Broker") -> None:
-            function(broker)
+            install_faults(broker, faults)
 
         self._running.call(run)
 

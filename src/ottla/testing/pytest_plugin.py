@@ -30,7 +30,7 @@ def kafka_config() -> dict[str, object]:
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest, kafka_config: dict[str, object]) -> Iterator["Kafka"]:
     """A broker for all tests of this process; `kafka.bootstrap` is its address."""
-    from ottla.testing.kafka import Kafka
+    from ottla.testing import Kafka
 
     with Kafka(kafka_config) as broker:
         request.config.stash[_kafka_key] = broker
@@ -50,7 +50,7 @@ def kafka_topic(kafka: "Kafka", request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Callable[..., KafkaCluster]]":
     """A function that starts a cluster, `kafka_cluster(3)`, which ends with the test."""
-    from ottla.testing.cluster import KafkaCluster
+    from ottla.testing import KafkaCluster
 
     clusters = request.node.stash.setdefault(_clusters_key, [])
     with ExitStack() as started:
@@ -85,6 +85,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
         broker = item.config.stash.get(_kafka_key, None)
         if broker is not None:
             broker.clear_faults()
+            broker.free_disk()
             broker.start()  # unless it runs
 
 

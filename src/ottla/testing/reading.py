@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from ottla.admin.cluster import Cluster
 from ottla.testing.helpers import Record
@@ -37,6 +38,9 @@ def read_topic(
     found: list[Record] = []
     at_end: set[int] = set()
     try:
+        # librdkafka asks for the first offset again after 500 ms if it does not know the leader yet.
+        with suppress(KafkaException):
+            consumer.list_topics(topic, timeout=max(timeout_s, _POLL_S))
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         while not is_enough(found, len(at_end) == len(partitions)):
             if time.monotonic() > deadline:

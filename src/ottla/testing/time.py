@@ -1,6 +1,7 @@
 """Time that a test can advance: an event loop, which has all timers of a broker, and a clock that agrees with it."""
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ottla.broker.partition_flush import flush_partition
@@ -47,6 +48,14 @@ class AdvancingLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return super().time() + self._advanced.advanced_ms / 1000
+
+
+def advanced_ms(**duration: float) -> int:
+    """Raises ValueError if the duration is not positive: time does not go back."""
+    total = timedelta(**duration)
+    if total <= timedelta():
+        raise ValueError(f"time cannot be advanced by {total}: expected a positive duration")
+    return total // timedelta(milliseconds=1)
 
 
 async def advance(broker: "Broker", time: AdvancedTime, milliseconds: int) -> None:

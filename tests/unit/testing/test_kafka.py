@@ -11,10 +11,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.model.config import ConfigError
 from ottla.testing import AsyncKafka, BrokerStoppedError, Kafka
 from ottla.testing.broker_log import broker_loggers
+from ottla.testing.helpers import wait_until
 
 pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).parents[3] / "src" / "ottla"
@@ -78,6 +80,15 @@ def test_the_brokers_log_does_not_reach_the_program(caplog: pytest.LogCaptureFix
         assert not [record for record in caplog.records if record.name.startswith("ottla.")]
 
 
+def test_the_import_does_not_load_hypothesis_and_leaves_it_usable():
+    program = (
+        "import sys\nfrom ottla.testing import Kafka\nassert 'hypothesis' not in sys.modules\n"
+        "import hypothesis.strategies\nprint(hypothesis.strategies.integers())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "integers()\n"
+
+
 def test_all_loggers_of_a_broker_are_known():
     packages = ("broker", "core", "env", "protocol", "records", "rpc", "storage")
     sources = [path.read_text() for package in packages for path in (SOURCE / package).rglob("*.py")]
@@ -105,6 +116,23 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path):
         _, errors = process.communicate(timeout=200)
     assert b"KeyboardInterrupt" in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_with_a_full_disk_stops_and_serves_again_when_it_has_room():
+    with Kafka() as kafka:
+        kafka.produce("orders", "1 pear")
+        kafka.fill_disk()
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.timeout.ms": 2000})
+        errors: list[object] = []
+        producer.produce("orders", "lost", on_delivery=lambda error, message: errors.append(error))
+        producer.flush(60)
+        assert not any(error is None for error in errors)
+        assert wait_until(lambda: not kafka._thread.is_running, 60)  # type: ignore[union-attr]
+        with pytest.raises(BrokerStoppedError, match="No space left on device"):
+            kafka.records("orders")
+        kafka.free_disk()
+        kafka.restart()
+        assert [record.value for record in kafka.records("orders")] == [b"1 pear"]
 
 
 async def _use_async_kafka() -> list[bytes | None]:

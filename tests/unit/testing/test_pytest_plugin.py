@@ -52,6 +52,7 @@ def test_tests_share_a_broker_and_have_topics_of_their_own(pytest_run: pytest.Py
         def test_a_fault_that_stays(kafka, kafka_topic):
             kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", times=None)
             kafka.stop()
+            kafka.fill_disk()
 
         @pytest.mark.parametrize("value", ["ü/{}", "b"])
         def test_a_topic(kafka, kafka_topic, value):
