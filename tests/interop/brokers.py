@@ -140,13 +140,16 @@ def run_ottla(
     set: Mapping[str, str] | None = None,
     port: int = 0,
     command: Sequence[str] = (sys.executable, "-m", "ottla.cli.main"),
+    options: Sequence[str] = (),
 ) -> Iterator[RunningBroker]:
-    """Ottla with its data in `data_dir`, ready to serve; `set` are broker properties over the defaults."""
+    """Ottla with its data in `data_dir`, ready to serve; `set` are broker properties over the defaults, `options` more
+    options of `ottla serve`.
+    """
     overrides = [part for name, value in (set or {}).items() for part in ("--set", f"{name}={value}")]
 
     def command_for(port: int) -> list[str]:
         listen = f"127.0.0.1:{port}"
-        return [*command, "serve", "--data", str(data_dir), "--listen", listen, *overrides]
+        return [*command, "serve", "--data", str(data_dir), "--listen", listen, *overrides, *options]
 
     def find_bootstrap(log: str, port: int) -> str | None:
         ready = re.search(r"^ready (\S+:\d+)$", log, re.MULTILINE)

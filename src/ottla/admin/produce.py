@@ -16,10 +16,19 @@ _POLL_S = 0.05
 class RecordSender:
     """`with RecordSender(...) as sender`: leaving the block waits for every acknowledgement.
 
-    The first record that is rejected raises ClusterError.
+    The first record that is rejected raises ClusterError. Without idempotence, a lost response makes a duplicate, but
+    librdkafka does not wait up to a second for a producer id.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, *, acks: str = "all", compression: str = "none") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        acks: str = "all",
+        compression: str = "none",
+        is_idempotent: bool = True,
+    ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._error: KafkaError | None = None
@@ -27,7 +36,7 @@ class RecordSender:
         self._producer = Producer(
             cluster.client_config(
                 acks=acks,
-                enable_idempotence=acks == "all",
+                enable_idempotence=is_idempotent and acks == "all",
                 compression_type=compression,
                 linger_ms=5,
                 message_timeout_ms=_DELIVERY_TIMEOUT_MS,

@@ -47,7 +47,7 @@ def generate_plan(state: ClusterState, wish: Wish) -> Plan:
         for partition, found in state.partitions.items()
     }
     try:
-        return plan_replicas(partitions, state.racks, goal)
+        return plan_replicas(partitions, state.failure_domains, goal)
     except PlannerError as error:
         raise ClusterError(f"No plan was generated: {error}") from None
 

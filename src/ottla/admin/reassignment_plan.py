@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.model.ids import TopicPartition
@@ -35,12 +36,26 @@ class OngoingMove(NamedTuple):
 
 
 class ClusterState(NamedTuple):
-    """`racks` are those of the active brokers; `inactive` brokers are fenced, or have replicas but are unknown."""
+    """`racks` are those of the active brokers, `hosts` the names that they advertise; `inactive` brokers are fenced, or
+    have replicas but are unknown.
+    """
 
     racks: Mapping[int, str | None]
     inactive: frozenset[int]
     partitions: Mapping[TopicPartition, PartitionState]
     ongoing: Mapping[TopicPartition, OngoingMove]
+    hosts: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def failure_domains(self) -> Mapping[int, str | None]:
+        """What fails together. Without racks it is the host: several brokers may run on one (`ottla serve --workers`).
+
+        If all have the same host, as on a development machine, or each its own, hosts tell nothing.
+        """
+        hosts = {self.hosts.get(broker) for broker in self.racks}
+        if all(self.racks.values()) or None in hosts or not 1 < len(hosts) < len(self.racks):
+            return self.racks
+        return {broker: self.hosts[broker] for broker in self.racks}
 
 
 def parse_plan(text: str) -> Plan:

@@ -65,6 +65,7 @@ def read_state(cluster: Cluster) -> ClusterState:
         _inactive(brokers, partitions),
         partitions,
         list_ongoing(cluster),
+        {broker.id: broker.host.lower() for broker in active},
     )
 
 

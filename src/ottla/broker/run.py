@@ -5,13 +5,15 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.broker.logging_setup import configure_logging
 from ottla.broker.node import Broker
 from ottla.broker.quorum_node import ControllerNode
+from ottla.env import Env
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config import BrokerConfig, ConfigError
 from ottla.model.errors import ErrorCode, KafkaError
@@ -23,21 +25,36 @@ FAILED = 1
 NOT_STARTED = 2
 
 
-def run_broker(config: BrokerConfig, ready_file: Path | None = None) -> int:
+class Setting(NamedTuple):
+    """Where a broker runs, if not on uvloop and the real machine. `on_start` is called when it serves."""
+
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+    env: Env | None = None
+    on_start: "Callable[[Broker | ControllerNode], None]" = lambda broker: None
+
+
+def run_broker(config: BrokerConfig, ready_file: Path | None = None, setting: Setting | None = None) -> int:
     """Serves until SIGTERM or SIGINT. While it serves, `ready_file` has its address.
 
     Returns the exit code: 0 after a clean stop, 1 if the broker failed, 2 if it could not start.
     """
     configure_logging(config.get_str("ottla.log.format"), config.get_str("ottla.log.level"))
     _raise_open_files_limit()
+    new_loop = setting.new_loop if setting is not None else None
+    with asyncio.Runner(loop_factory=new_loop or _find_loop_factory()) as runner:
+        return runner.run(_serve(config, ready_file, setting))
+
+
+def _find_loop_factory() -> "Callable[[], asyncio.AbstractEventLoop] | None":
     try:
         import uvloop
     except ImportError:  # asyncio's own event loop works too, but is slower
-        return asyncio.run(_serve(config, ready_file))
-    return uvloop.run(_serve(config, ready_file))
+        return None
+    return uvloop.new_event_loop
 
 
-async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
+async def _serve(config: BrokerConfig, ready_file: Path | None, setting: Setting | None = None) -> int:
+    setting = setting or Setting()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     failed: asyncio.Future[Exception] = loop.create_future()
@@ -49,7 +66,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
         except OSError as error:
             return _ready_file_refused(error)
     try:
-        broker = await _start_unless_stopped(config, stop, failed)
+        broker = await _start_unless_stopped(config, stop, failed, setting.env)
     except Exception as error:
         if failed.done():
             print(
@@ -73,6 +90,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None) -> int:
     watch.start()
     _add_process_metrics(broker, watch)
     broker.failed.add_done_callback(lambda _: stop.set())
+    setting.on_start(broker)
     try:
         with _announced(broker, ready_file):
             await stop.wait()
@@ -114,10 +132,10 @@ def _announced(broker: "Broker | ControllerNode", ready_file: Path | None) -> It
 
 
 async def _start_unless_stopped(
-    config: BrokerConfig, stop: asyncio.Event, failed: "asyncio.Future[Exception]"
+    config: BrokerConfig, stop: asyncio.Event, failed: "asyncio.Future[Exception]", env: Env | None
 ) -> "Broker | ControllerNode | None":
     """None if `stop` is set first. The start may take for ever: a broker waits for the majority of the controllers."""
-    starting, stopping = asyncio.create_task(_start(config, failed)), asyncio.create_task(stop.wait())
+    starting, stopping = asyncio.create_task(_start(config, failed, env)), asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     starting.cancel()
@@ -125,10 +143,12 @@ async def _start_unless_stopped(
     return None if starting.cancelled() else starting.result()
 
 
-async def _start(config: BrokerConfig, failed: "asyncio.Future[Exception]") -> "Broker | ControllerNode":
+async def _start(
+    config: BrokerConfig, failed: "asyncio.Future[Exception]", env: Env | None
+) -> "Broker | ControllerNode":
     if "broker" in config.get_list("process.roles"):
-        return await Broker.start(config, failed=failed)
-    return await ControllerNode.start(config, failed=failed)
+        return await Broker.start(config, env=env, failed=failed)
+    return await ControllerNode.start(config, env=env, failed=failed)
 
 
 async def _stop(broker: "Broker | ControllerNode") -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -33,6 +33,8 @@ class ListenerTraffic(NamedTuple):
     name: str
     connections: int  # that are open
     accepted: int  # since the start
+    received_bytes: int
+    sent_bytes: int
 
 
 class ServerLimits(NamedTuple):
@@ -92,6 +94,9 @@ class _BoundListener:
         self.binding = binding
         self.admission = _Admission()
         self.accepted = 0
+        # Of connections that are closed.
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.listener: Listener | None = None
 
     def close(self) -> None:
@@ -120,6 +125,7 @@ class Server:
         *,
         options: SocketOptions = DEFAULT_OPTIONS,
         memory: RequestMemory | None = None,
+        new_connection: Callable[..., ClientConnection] = ClientConnection,
     ) -> None:
         self.connections: dict[ClientConnection, _BoundListener] = {}
         self._limits = limits
@@ -127,6 +133,7 @@ class Server:
         self._dispatch = dispatch
         self._options = options
         self._memory = memory
+        self._new_connection = new_connection
         self._per_ip: Counter[str] = Counter()
         # There is one read at a time on the event loop: all connections use the same buffer.
         self._shared = bytearray(_READ_BUFFER_BYTES)
@@ -149,8 +156,18 @@ class Server:
         return self._memory
 
     def traffic(self) -> list[ListenerTraffic]:
+        received, sent = Counter[_BoundListener](), Counter[_BoundListener]()
+        for connection, bound in self.connections.items():
+            received[bound] += connection.received_bytes
+            sent[bound] += connection.stream.sent_bytes
         return [
-            ListenerTraffic(bound.name, bound.admission.connections, bound.accepted)
+            ListenerTraffic(
+                bound.name,
+                bound.admission.connections,
+                bound.accepted,
+                bound.received_bytes + received[bound],
+                bound.sent_bytes + sent[bound],
+            )
             for bound in self._listeners
         ]
 
@@ -213,7 +230,7 @@ class Server:
             self._admit()
             return _RejectedConnection()
         assembler = FrameAssembler(self._shared, self._limits.socket_request_max_bytes)
-        connection = ClientConnection(
+        connection = self._new_connection(
             stream,
             assembler,
             self._dispatch,
@@ -232,6 +249,8 @@ class Server:
 
     def _closed(self, connection: ClientConnection) -> None:
         bound = self.connections.pop(connection)
+        bound.received_bytes += connection.received_bytes
+        bound.sent_bytes += connection.stream.sent_bytes
         ip = _ip(connection.stream)
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:

@@ -1,6 +1,8 @@
 """Builds the server from the broker's configs: limits, socket options, and the memory for requests."""
 
-from ottla.broker.connection import Dispatch
+from collections.abc import Callable
+
+from ottla.broker.connection import ClientConnection, Dispatch
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.server import ListenerLimits, Server, ServerLimits
 from ottla.env import Env
@@ -11,7 +13,12 @@ from ottla.model.config import BrokerConfig
 _REQUEST_MEMORY_BYTES = 512 << 20
 
 
-def new_server(env: Env, dispatch: Dispatch, config: BrokerConfig) -> Server:
+def new_server(
+    env: Env,
+    dispatch: Dispatch,
+    config: BrokerConfig,
+    new_connection: Callable[..., ClientConnection] = ClientConnection,
+) -> Server:
     request_bytes_max = config.get_int("socket.request.max.bytes")
     memory_bytes = config.get_int("queued.max.request.bytes")
     if memory_bytes <= 0:
@@ -22,6 +29,7 @@ def new_server(env: Env, dispatch: Dispatch, config: BrokerConfig) -> Server:
         server_limits(config),
         options=socket_options(config),
         memory=RequestMemory(memory_bytes),
+        new_connection=new_connection,
     )
 
 

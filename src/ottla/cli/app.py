@@ -9,6 +9,7 @@ from ottla.cli import (
     brokers,
     cluster,
     configs,
+    features,
     groups,
     perf,
     pipeline,
@@ -52,6 +53,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(quorum.app, name="quorum")
+app.add_typer(features.app, name="features")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(reassign.app, name="reassign")
 app.command()(produce)

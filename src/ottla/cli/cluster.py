@@ -1,5 +1,6 @@
-"""`ottla cluster`: up."""
+"""`ottla cluster`: up, restart."""
 
+import os
 import signal
 import sys
 import time
@@ -21,6 +22,14 @@ from ottla.cli.cluster_layout import (
     properties_of,
     properties_text,
 )
+from ottla.cli.cluster_restart import RESTART_GRACE_S, restart
+from ottla.cli.cluster_state import (
+    ClusterState,
+    NodeState,
+    remove_state,
+    take_restart_request,
+    write_state,
+)
 from ottla.cli.options import AsJson, config_refused, parse_pairs
 from ottla.cli.output import CommandError, print_error, print_json, print_table
 from ottla.cli.serve import DEFAULT_LISTEN
@@ -41,9 +50,7 @@ _WILDCARDS = ("", "0.0.0.0", "::")
 app = typer.Typer(help="A cluster of several nodes on this machine.", no_args_is_help=True)
 
 
-@app.callback()
-def cluster() -> None:
-    """Makes `up` a subcommand: Typer would run the only command of a group without its name."""
+app.command("restart")(restart)
 
 
 @app.command()
@@ -212,15 +219,19 @@ def _run(
     """Returns whether it ended as the user asked, and every node stopped cleanly."""
     stop, kill = signals
     is_running = False
+    for node in layout:
+        take_restart_request(_data_of(layout), node.node_id)  # of an earlier run
     try:
         local.start()
         local.wait_until_ready(_READY_S)
         leader = _wait_until_it_serves(local, layout, stop)
         if not stop.is_set():
+            _write_state(local, layout)  # whoever reads `ready` may ask for a restart
             _print_ready(local, layout, cluster_id, leader, as_json)
             is_running = True
-            local.watch(lambda node: _report_end(node, layout, as_json))
+            _watch(local, layout, as_json)
     finally:
+        remove_state(_data_of(layout))
         was_asked = stop.is_set()
         stop.set()  # from now on a signal asks to kill
         if is_running and was_asked:
@@ -229,6 +240,42 @@ def _run(
     if not was_asked:
         raise CommandError("no node is left")
     return is_clean
+
+
+def _watch(local: "LocalCluster", layout: list[NodeLayout], as_json: bool) -> None:
+    """Reports nodes that end, and restarts those for which `ottla cluster restart` asks."""
+
+    def on_end(node: "Node") -> None:
+        _write_state(local, layout)
+        _report_end(node, layout, as_json)
+
+    def on_restart(node: "Node") -> None:
+        _write_state(local, layout)
+        if as_json:
+            print_json({"node": node.id, "pid": node.pid, "restarted": True})
+        else:
+            print(f"node {node.id} was restarted, and has pid {node.pid}", flush=True)
+
+    def on_turn() -> None:
+        for node in layout:
+            if take_restart_request(_data_of(layout), node.node_id):
+                local.restart(node.node_id, RESTART_GRACE_S)
+
+    local.watch(on_end, on_restart, on_turn)
+
+
+def _write_state(local: "LocalCluster", layout: list[NodeLayout]) -> None:
+    logs = {node.node_id: str(node.directory / NODE_LOG) for node in layout}
+    nodes = [NodeState(node.id, node.pid, node.exit_code, logs[node.id]) for node in local.nodes]
+    write_state(_data_of(layout), ClusterState(os.getpid(), _bootstrap(layout), nodes))
+
+
+def _data_of(layout: list[NodeLayout]) -> Path:
+    return layout[0].directory.parent
+
+
+def _bootstrap(layout: list[NodeLayout]) -> str:
+    return ",".join(node.broker_address for node in layout if node.broker_address is not None)
 
 
 def _wait_until_it_serves(local: "LocalCluster", layout: list[NodeLayout], stop: SignalFlag) -> int | None:
@@ -273,7 +320,7 @@ def _view_of_all(layout: list[NodeLayout]) -> tuple[int | None, str]:
 def _print_ready(
     local: "LocalCluster", layout: list[NodeLayout], cluster_id: str, leader: int | None, as_json: bool
 ) -> None:
-    brokers = ",".join(node.broker_address for node in layout if node.broker_address is not None)
+    brokers = _bootstrap(layout)
     pids = {node.id: node.pid for node in local.nodes}
     lines = [_node_line(node, pids[node.node_id], leader) for node in layout]
     if as_json:

@@ -1,4 +1,4 @@
-"""The processes of a local cluster: start them, wait until they are ready, watch them, stop them.
+"""The processes of a local cluster: start them, wait until they are ready, watch, restart and stop them.
 
 A node is any program that prints `ready HOST:PORT` when it serves, and stops cleanly on SIGTERM. It writes to its log
 file directly, so it never waits for this program, and this program reads the file.
@@ -24,12 +24,16 @@ _READY = re.compile(r"ready (\S+)")
 
 
 class NodeSpec(NamedTuple):
-    """`has_controller`: it stops after the nodes that have none, which need a controller to stop cleanly."""
+    """`has_controller`: it stops after the nodes that have none, which need a controller to stop cleanly.
+
+    The process inherits `descriptors`.
+    """
 
     node_id: int
     command: Sequence[str]
     log_path: Path
     has_controller: bool
+    descriptors: Sequence[int] = ()
 
 
 class NodeFailedError(CommandError):
@@ -51,6 +55,7 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                pass_fds=spec.descriptors,
                 # Ctrl-C at the terminal must not reach the nodes: they are stopped in order.
                 process_group=0,
             )
@@ -118,6 +123,7 @@ class LocalCluster:
         self._report = report
         self._show_line = show_line
         self._ended: set[int] = set()  # the ids of nodes that ended by themselves, and were reported
+        self._restarting: dict[int, float] = {}  # the ids of nodes that must end, and when they are killed
         self.nodes: list[Node] = []
 
     def start(self) -> None:
@@ -146,17 +152,55 @@ class LocalCluster:
         for node in ended:
             raise NodeFailedError(f"{node} {node.ending()} before the cluster was ready. {node.log_tail()}")
 
-    def watch(self, on_end: Callable[[Node], None]) -> None:
-        """Returns when it shall stop, or when no node is left. Calls `on_end` for each node that ends before."""
+    def restart(self, node_id: int, grace_s: float) -> None:
+        """Asks the node to stop; `watch` starts it again when its process has ended, or kills it after `grace_s`."""
+        node = next(node for node in self.nodes if node.id == node_id)
+        self._restarting[node_id] = time.monotonic() + grace_s
+        if node.exit_code is None:
+            node.process.send_signal(signal.SIGTERM)
+
+    def watch(
+        self,
+        on_end: Callable[[Node], None],
+        on_restart: Callable[[Node], None] = lambda node: None,
+        on_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Returns when it shall stop, or when no node is left. Calls `on_end` for each node that ends by itself, and
+        `on_restart` for each that `restart` has started again. `on_turn` is called a few times a second.
+        """
         while not self._stop_requested.is_set():
-            ended = [node for node in self.nodes if node.exit_code is not None and node.id not in self._ended]
+            on_turn()
+            ended = [
+                node
+                for node in self.nodes
+                if node.exit_code is not None and node.id not in self._ended | self._restarting.keys()
+            ]
             self._read_logs()
             for node in ended:
                 self._ended.add(node.id)
                 on_end(node)
+            for node in [node for node in self.nodes if node.id in self._restarting]:
+                if self._has_ended(node):
+                    on_restart(self._start_again(node))
             if len(self._ended) == len(self.nodes):
                 return
             self._stop_requested.wait(_POLL_S)
+
+    def _has_ended(self, node: Node) -> bool:
+        if node.exit_code is None and time.monotonic() > self._restarting[node.id]:
+            self._report(f"{node} did not stop in time and is killed (SIGKILL)")
+            node.process.kill()
+            node.process.wait()
+        return node.exit_code is not None
+
+    def _start_again(self, node: Node) -> Node:
+        if node.exit_code != 0 and node.id not in self._ended:
+            self._report(f"{node} did not stop cleanly: it {node.ending()}. {node.log_tail()}")
+        del self._restarting[node.id]
+        self._ended.discard(node.id)
+        new = Node(node.spec)
+        self.nodes[self.nodes.index(node)] = new
+        return new
 
     def stop(self, grace_s: float, kill_requested: SignalFlag) -> bool:
         """Stops the nodes without a controller, then the others. Returns whether all of them stopped cleanly.

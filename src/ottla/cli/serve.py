@@ -16,8 +16,13 @@ DESCRIPTION = "Run a broker. Prints `ready HOST:PORT` when it serves; SIGTERM or
 def serve(arguments: Sequence[str]) -> int:
     """Returns the exit code: 0 after a clean stop, 2 for a wrong configuration."""
     options = parser().parse_args(arguments)
+    ready_file = Path(options.ready_file) if options.ready_file else None
     try:
         config = broker_config(options)
+        if options.workers > 1:
+            from ottla.cli.workers import serve_with_workers
+
+            return serve_with_workers(config, options.workers, ready_file)
     except ConfigError as error:
         print("ottla serve: the configuration is refused:", file=sys.stderr)
         for problem in error.errors:
@@ -25,7 +30,7 @@ def serve(arguments: Sequence[str]) -> int:
         return _BAD_CONFIG
     from ottla.broker.run import run_broker
 
-    return run_broker(config, Path(options.ready_file) if options.ready_file else None)
+    return run_broker(config, ready_file)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,6 +57,13 @@ def parser() -> argparse.ArgumentParser:
         help="write HOST:PORT to this file when the broker serves, and remove it when the broker stops",
     )
     add(
+        "--workers",
+        metavar="N",
+        type=_workers,
+        default=1,
+        help="run N brokers on this host, one for each core that it may use (default: 1)",
+    )
+    add(
         "--metrics",
         metavar="HOST:PORT",
         help="serve /metrics over HTTP, for Prometheus: ottla.metrics.address; port 0 takes a free one",
@@ -69,6 +81,14 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--log-level", metavar="LEVEL", help="debug, info, warning or error: ottla.log.level (default: info)")
     return result
+
+
+def _workers(text: str) -> int:
+    from ottla.cli.worker_plan import WORKERS_MAX
+
+    if not text.isdecimal() or not 1 <= int(text) <= WORKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {WORKERS_MAX}")
+    return int(text)
 
 
 def broker_config(options: argparse.Namespace) -> BrokerConfig:

@@ -160,3 +160,29 @@ def test_an_impossible_wish_is_an_error_that_says_why(wish: Wish, reason: str) -
 def test_no_plan_is_made_for_partitions_that_move() -> None:
     with pytest.raises(ClusterError, match="journal-1 is being moved"):
         generate_plan(STATE, Wish(brokers=[1, 2, 3]))
+
+
+def test_workers_of_one_host_do_not_get_two_replicas_of_a_partition() -> None:
+    hosts = {1: "a", 1001: "a", 2: "b", 1002: "b"}
+    partitions = {
+        TopicPartition("t", index): PartitionState((1, 1001), (1, 1001), 1, 10) for index in range(4)
+    }
+    state = ClusterState(dict.fromkeys(hosts, None), frozenset(), partitions, {}, hosts)
+    plan = generate_plan(state, Wish())
+    assert all({hosts[replica] for replica in plan[partition]} == {"a", "b"} for partition in partitions)
+
+
+@pytest.mark.parametrize(
+    ("racks", "hosts", "expected"),
+    [
+        ((None, None, None), ("a", "a", "b"), ("a", "a", "b")),
+        (("r", "r", "s"), ("a", "a", "b"), ("r", "r", "s")),
+        ((None, None, None), ("a", "a", "a"), (None, None, None)),
+        ((None, None, None), ("a", "b", "c"), (None, None, None)),
+    ],
+)
+def test_hosts_count_only_if_there_are_no_racks_and_some_have_several_brokers(
+    racks: tuple[str | None, ...], hosts: tuple[str, ...], expected: tuple[str | None, ...]
+) -> None:
+    state = ClusterState(dict(enumerate(racks)), frozenset(), {}, {}, dict(enumerate(hosts)))
+    assert tuple(state.failure_domains.values()) == expected

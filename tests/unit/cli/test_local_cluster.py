@@ -229,3 +229,45 @@ def test_a_log_that_is_removed_is_read_as_empty(tmp_path: Path) -> None:
     finally:
         node.process.kill()
         node.process.wait()
+
+
+def restart_one(clusters: Clusters, cluster: LocalCluster, node_id: int, grace_s: float) -> Node:
+    """Returns the new process, once it is ready."""
+    cluster.restart(node_id, grace_s)
+    restarted: list[Node] = []
+
+    def on_turn() -> None:
+        if restarted and restarted[0].address is not None:
+            clusters.stop.set()
+
+    cluster.watch(lambda node: pytest.fail(f"{node} {node.ending()}"), restarted.append, on_turn)
+    return restarted[0]
+
+
+def test_a_restarted_node_stops_cleanly_and_is_started_again(clusters: Clusters) -> None:
+    cluster = clusters.build("", "")
+    cluster.wait_until_ready(TIMEOUT_S)
+    other, before = cluster.nodes
+    new = restart_one(clusters, cluster, 2, GRACE_S)
+    assert (before.exit_code, new.exit_code, new.pid != before.pid) == (0, None, True)
+    assert cluster.nodes == [other, new]
+    assert clusters.reports == []
+
+
+def test_a_node_that_does_not_stop_for_its_restart_is_killed(clusters: Clusters) -> None:
+    cluster = clusters.build("stubborn")
+    cluster.wait_until_ready(TIMEOUT_S)
+    (before,) = cluster.nodes
+    new = restart_one(clusters, cluster, 1, 0.2)
+    assert (before.exit_code, new.exit_code) == (-signal.SIGKILL, None)
+    assert any(f"{before} did not stop in time and is killed" in report for report in clusters.reports)
+
+
+def test_a_node_that_has_died_is_started_again(clusters: Clusters) -> None:
+    cluster = clusters.build("", "")
+    cluster.wait_until_ready(TIMEOUT_S)
+    cluster.nodes[1].process.kill()
+    cluster.watch(lambda node: clusters.stop.set())
+    clusters.stop = SignalFlag()
+    cluster._stop_requested = clusters.stop
+    assert restart_one(clusters, cluster, 2, GRACE_S).exit_code is None

@@ -17,7 +17,7 @@ from kio.schema.fetch_snapshot.v1 import response as snapshot_response
 from kio.schema.vote.v2 import request as vote_request
 from kio.schema.vote.v2 import response as vote_response
 
-from ottla.broker.quorum.voters import VoterEndpoint
+from ottla.broker.quorum.voters import controller_listener_name
 from ottla.broker.services import NodeServices
 from ottla.core.raft.log_state import OffsetAndEpoch
 from ottla.core.raft.messages import (
@@ -32,6 +32,7 @@ from ottla.core.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from ottla.core.raft.voter_set import VoterEndpoint
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.protocol import fetch_codec
@@ -43,6 +44,14 @@ _NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
 # Requests
+
+
+def learn_leader(services: NodeServices, leader_id: int, endpoints: Sequence[Any]) -> None:
+    """The leader tells its endpoints: a node whose log is behind has none of a new voter (KIP-853)."""
+    listener = controller_listener_name(services.config)
+    for found in endpoints:
+        if found.name.upper() == listener:
+            services.quorum.learned[leader_id] = VoterEndpoint(listener, found.host, int(found.port))
 
 
 def rejection(services: NodeServices, cluster_id: str | None, asked: object) -> ErrorCode:
@@ -70,14 +79,21 @@ def read_vote(request: vote_request.VoteRequest) -> VoteRequest | None:
     if partition is None:
         return None
     log_end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
-    return VoteRequest(partition.replica_epoch, partition.replica_id, log_end, partition.pre_vote)
+    return VoteRequest(
+        partition.replica_epoch,
+        partition.replica_id,
+        log_end,
+        partition.pre_vote,
+        partition.replica_directory_id,
+        partition.voter_directory_id,
+    )
 
 
 def read_begin_quorum_epoch(request: begin_request.BeginQuorumEpochRequest) -> BeginQuorumEpochRequest | None:
     partition: begin_request.PartitionData | None = _only_partition(request.topics)
     if partition is None:
         return None
-    return BeginQuorumEpochRequest(partition.leader_epoch, partition.leader_id)
+    return BeginQuorumEpochRequest(partition.leader_epoch, partition.leader_id, partition.voter_directory_id)
 
 
 def read_end_quorum_epoch(request: end_request.EndQuorumEpochRequest) -> EndQuorumEpochRequest | None:
@@ -100,6 +116,7 @@ def read_fetch(request: fetch_codec.FetchRequest) -> FetchRequest | None:
         partition.fetch_offset,
         partition.last_fetched_epoch,
         partition.high_watermark,
+        partition.replica_directory_id,
     )
 
 
@@ -114,6 +131,7 @@ def read_fetch_snapshot(request: snapshot_request.FetchSnapshotRequest) -> Fetch
         request.replica_id,
         OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
         partition.position,
+        partition.replica_directory_id,
     )
 
 
