@@ -18,6 +18,8 @@ from tests.pipeline.archiving import (
     some_records,
 )
 
+from ottla.cli.pipeline_archive import _format_value
+from ottla.pipeline.archive.embedded import query
 from ottla.pipeline.archive.merge import CLOSED_AFTER_MS, KEEP_SUPERSEDED_MS, merge
 from ottla.pipeline.archive.stage import ArchiveSink
 from ottla.pipeline.archive.store import Archive
@@ -68,6 +70,13 @@ def test_records_are_archived_by_topic_date_and_hour_and_small_files_are_merged(
     )
     assert [tuple(row) for row in answer.collect()] == [(120, 120, 120)]
     assert archive_table(spark, stage.path).count() == 2 * RECORDS
+    columns = "partition, key, value, headers, date, hour, leaderEpoch, topicId"
+    ours = spark.sql(
+        f"select offset, {columns}, unix_millis(timestamp) from archive order by partition, offset"
+    )
+    theirs = f'select "offset", {columns}, epoch_ms(timestamp) from archive order by partition, "offset"'
+    _, found = query(theirs, {"archive": stage.path}, {})
+    assert [_format_value(tuple(row)) for row in ours.collect()] == [_format_value(row) for row in found]
 
 
 def test_offsets_without_records_are_covered_and_a_new_checkpoint_continues_after_the_archive(

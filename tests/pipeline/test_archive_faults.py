@@ -1,6 +1,7 @@
 """Damaged archives and archives that cannot be written: what is reported, and that nothing is lost after a fix."""
 
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ def test_verify_reports_damaged_and_missing_files_holes_and_duplicates(
     assert "it is missing" in report.damage[0].what
     assert "it cannot be read; the manifest says that it holds 30 records" in report.damage[1].what
     assert f"{at} offset 0 to 39: on the cluster, but not in the archive's files." in report.sentences()
+    later = verify(spark, context.cluster, stage.path, since=date(2026, 2, 1))
+    assert later.sentences()[-1] == "The archive is whole (by manifests and files since 2026-02-01)."
+    assert not verify(spark, context.cluster, stage.path, since=date(2026, 1, 31)).is_whole
     with error_with(f"reading file file://{first}"):
         second.write_bytes(content)
         archive_table(spark, stage.path).toPandas()

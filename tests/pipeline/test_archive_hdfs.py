@@ -9,6 +9,9 @@ from tests.pipeline.archive_jars import jars_for
 from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
 from tests.pipeline.hdfs import running_hdfs
 
+from ottla.pipeline.archive import store
+from ottla.pipeline.archive.coverage import verify_ranges
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.files import files_at
@@ -27,6 +30,7 @@ def test_an_archive_on_hdfs_is_complete_and_no_file_is_replaced(
     jars = jars_for("hdfs")
     if isinstance(jars, str):
         pytest.skip(jars)
+    monkeypatch.setattr(store, "CONDENSE_AT", 2)
     with running_hdfs(jars, tmp_path / "hdfs") as url:
         path = f"{url}/archives/of raw"
         context = Context(topic_name, ClusterSettings(broker.bootstrap), tmp_path, f"{url}/checkpoints")
@@ -38,6 +42,9 @@ def test_an_archive_on_hdfs_is_complete_and_no_file_is_replaced(
         assert report.sentences()[-1] == "The archive is whole (by manifests and files)."
         assert archive_table(spark, path, topic_name).count() == RECORDS
         files = files_at(path, spark)
+        # The history is condensed, by renames.
+        assert Archive.at(path, spark).recent().condensed.sequence > 0
+        assert verify_ranges(context.cluster, path, spark=spark).is_whole
         assert files.names("_staging") == []
         assert files.create("once", "first")
         # As for a writer that looked just before

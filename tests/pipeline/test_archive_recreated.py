@@ -18,10 +18,11 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.coverage import CREATED_AGAIN
 from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
-from ottla.pipeline.archive.verification import CREATED_AGAIN, verify
+from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.stage import Context
 
 

@@ -21,8 +21,12 @@ from tests.pipeline.archiving import (
     some_records,
 )
 
-from ottla.pipeline.archive import delta
+from ottla.pipeline.archive import delta, store
+from ottla.pipeline.archive.coverage import can_read, verify_ranges
+from ottla.pipeline.archive.embedded import query
+from ottla.pipeline.archive.filesystem import credentials
 from ottla.pipeline.archive.merge import merge
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.files import files_at
@@ -61,6 +65,7 @@ def bucket(spark: SparkSession) -> Iterator[str]:
     server.stop()
 
 
+@pytest.mark.timeout(600)
 def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
     spark: SparkSession,
     broker: RunningBroker,
@@ -70,6 +75,7 @@ def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(store, "CONDENSE_AT", 2)
     context = Context(
         f"s3-{topic_name}", ClusterSettings(broker.bootstrap), tmp_path, f"s3a://{bucket}/checkpoints"
     )
@@ -83,7 +89,15 @@ def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
     assert sum(one.records for one in merge(spark, PATH, lambda: END_OF_RECORDS_MS)) == 2 * RECORDS
     report = verify(spark, context.cluster, PATH)
     assert report.sentences()[-1] == "The archive is whole (by manifests and files)."
+    options = credentials(spark, PATH)
+    assert can_read(PATH, options)
+    assert verify_ranges(context.cluster, PATH, options=options).is_whole
+    found = query("select count(*), count(distinct key) from archive", {"archive": PATH}, options)
+    assert list(found[1]) == [(2 * RECORDS, 7)]
     files = files_at(PATH, spark)
+    # The history is condensed, by conditional puts.
+    assert Archive.at(PATH, spark).recent().condensed.sequence > 0
+    assert len(files.names("_manifests/files")) == len(Archive.at(PATH, spark).recent().condensed.lists)
     assert files.names("_staging") == []
     assert files.create("once", "first")
     with monkeypatch.context() as late:

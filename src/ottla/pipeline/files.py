@@ -47,6 +47,10 @@ class ReadableFiles(Protocol):
 
 
 class Files(ReadableFiles, Protocol):
+    def read_bytes(self, path: str) -> bytes:
+        """Raises FileNotFoundError if it does not exist."""
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def below(self, folder: str) -> list[FoundFile]:
@@ -58,6 +62,10 @@ class Files(ReadableFiles, Protocol):
         ...
 
     def make_folder(self, path: str) -> None: ...
+
+    def modified_s(self, path: str) -> float:
+        """When the file was written last, in seconds since 1970."""
+        ...
 
     def move(self, source: str, target: str) -> None:
         """Replaces `target` if it exists."""
@@ -108,11 +116,17 @@ class LocalFiles:
     def read(self, path: str) -> str:
         return self._at(path).read_text(encoding="utf-8")
 
+    def read_bytes(self, path: str) -> bytes:
+        return self._at(path).read_bytes()
+
     def create(self, path: str, content: str | bytes) -> bool:
         return durable_files.create(self._at(path), _as_bytes(content))
 
     def make_folder(self, path: str) -> None:
         durable_files.make_folder(self._at(path))
+
+    def modified_s(self, path: str) -> float:
+        return self._at(path).stat().st_mtime
 
     def move(self, source: str, target: str) -> None:
         """Flushes the file first: a manifest must not name a file that a power failure could lose."""
@@ -169,6 +183,9 @@ class HadoopFiles:
         return sorted(found)
 
     def read(self, path: str) -> str:
+        return self.read_bytes(path).decode()
+
+    def read_bytes(self, path: str) -> bytes:
         try:
             stream = self._fs.open(self._path(path))
         except Exception as error:
@@ -176,7 +193,7 @@ class HadoopFiles:
                 raise FileNotFoundError(self.url(path)) from error
             raise
         try:
-            return bytes(stream.readAllBytes()).decode()
+            return bytes(stream.readAllBytes())
         finally:
             stream.close()
 
@@ -209,6 +226,9 @@ class HadoopFiles:
 
     def make_folder(self, path: str) -> None:
         self._fs.mkdirs(self._path(path))
+
+    def modified_s(self, path: str) -> float:
+        return float(self._fs.getFileStatus(self._path(path)).getModificationTime()) / 1000
 
     def move(self, source: str, target: str) -> None:
         destination = self._path(target)

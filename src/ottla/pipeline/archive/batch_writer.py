@@ -28,7 +28,7 @@ from ottla.pipeline.archive.layout import (
     staging_query,
     topic_of,
 )
-from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Slice
+from ottla.pipeline.archive.manifest import Batch, DataFile, Slice, Summary
 from ottla.pipeline.archive.ownership import Run, check_is_new, clean_up
 from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.sizing import Sizing
@@ -40,6 +40,8 @@ from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ottla.pipeline.archive.automatic_merge import AutomaticMerge
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +70,10 @@ class BatchWriter:
         *,
         is_delta: bool,
         fail_on_data_loss: bool,
+        batch_offsets: int,
+        merge: "AutomaticMerge | None" = None,
     ) -> None:
-        """`ends` are the offsets up to which the topics are archived."""
+        """`ends` are the offsets up to which the topics are archived, `batch_offsets` those of a whole batch."""
         self.archive = archive
         self.run = run
         self.checkpoint = checkpoint
@@ -79,6 +83,8 @@ class BatchWriter:
         self.ends = ends
         self.is_delta = is_delta
         self.fail_on_data_loss = fail_on_data_loss
+        self.batch_offsets = batch_offsets
+        self.merge = merge
         # the Delta log of each history, if it has one
         self._logs: dict[str, DeltaLog | None] = {}
         self.is_first = True
@@ -91,7 +97,7 @@ class BatchWriter:
                 raise
             except Exception:
                 # If another run has claimed the topics, it removed the files that this run had staged.
-                self.run.check(self.archive.load())
+                self.run.check(self.archive.summary())
                 raise
 
     def write(self, rows: "DataFrame", batch_id: int) -> None:
@@ -99,7 +105,7 @@ class BatchWriter:
         query_id = str(self.checkpoint.query_id())
         if self.is_first:
             _remove_staged(self.archive, query_id)
-        if batch_id > self.archive.load().batches.get(query_id, -1):
+        if batch_id > self.archive.summary().batches.get(query_id, -1):
             self.add(rows, batch_id, query_id)
         else:
             _log.info("batch %d is archived already", batch_id)
@@ -115,7 +121,7 @@ class BatchWriter:
         start = position.start
         if start is None:
             start = self.checkpoint.topic_offsets(batch_id - 1) if batch_id else self.ends
-        histories = current_histories(self.archive.load(), sorted({at.topic for at in end}), topic_ids)
+        histories = current_histories(self.archive.summary(), sorted({at.topic for at in end}), topic_ids)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         tasks = self.sizing.tasks(expected_records(start, end))
         files = _write_files(self.archive, archived_rows(rows, histories), name, tasks)
@@ -128,15 +134,20 @@ class BatchWriter:
             {histories[topic]: one for topic, one in sorted(topic_ids.items()) if topic in histories},
         )
 
-        def check(archived: Archived) -> None:
+        def check(archived: Summary) -> None:
             self.run.check(archived)
             check_is_new(archived, batch.ranges, self.archive.url, self.checkpoint.url)
 
         self.archive.commit(batch, check)
         publish(self.archive, self.logs(histories.values()))
         self.archive.files.delete(f"{STAGING}/{name}")
-        self.archive.fold()
+        self.archive.condense()
         self.ends = {**self.ends, **end}
+        # After a whole batch the next one is ready, and must not wait.
+        if self.merge is not None and expected_records(start, end) < self.batch_offsets:
+            known = self.archive.summary().histories
+            ours = [history for history in known if topic_of(history) in self.run.topics]
+            self.merge.run(rows.sparkSession, self.logs(ours), ours)
 
     def covered(
         self, spark: Any, start: Offsets, end: Offsets, files: tuple[DataFile, ...]

@@ -7,20 +7,23 @@ process to publish catches up.
 
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from ottla.pipeline.archive.delta_actions import (
+    Action,
     apply_version,
+    difference,
     first_version,
     manifest_number,
     next_version,
     table_state,
     to_lines,
 )
-from ottla.pipeline.archive.delta_checkpoint import to_parquet
+from ottla.pipeline.archive.delta_checkpoint import paths_in, to_parquet
 from ottla.pipeline.archive.layout import DELTA_LOG
-from ottla.pipeline.archive.manifest import Manifest, combine
+from ottla.pipeline.archive.manifest import Archived, Manifest, combine
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import Files
@@ -31,6 +34,17 @@ _LOG_NAME = re.compile(r"(\d{20})\.(?:json|checkpoint\.parquet)")
 CHECKPOINT_EVERY = 100
 # How many versions back a reader can go. A multiple of CHECKPOINT_EVERY, so that the oldest is a checkpoint.
 VERSIONS_KEPT = 1000
+_ATTEMPTS_MAX = 10
+
+
+class Before(NamedTuple):
+    """The sum of the manifests up to a number, which is condensed. It is loaded only if it is needed."""
+
+    number: int
+    load: Callable[[], Archived]
+
+
+_NOTHING = Before(0, Archived)
 
 
 class DeltaLog:
@@ -63,41 +77,57 @@ class DeltaLog:
             )
         return -1, 0
 
-    def publish(self, manifests: Mapping[int, Manifest]) -> None:
+    def publish(self, manifests: Mapping[int, Manifest], before: Before = _NOTHING) -> None:
         """Adds a version for each manifest that the log does not include yet."""
-        now_ms = time.time_ns() // 1_000_000
         version, known = self._position or self.position()
         while version < 0:
-            archived = combine(manifests)
-            self._files.create(self._path(0), to_lines(first_version(archived, self.topic, now_ms)))
+            archived = combine(manifests, before.load())
+            self._files.create(self._path(0), to_lines(first_version(archived, self.topic, _now_ms())))
             version, known = self.position()
+        if known < before.number:
+            version, known = self._catch_up(version, known, before)
         for number in sorted(one for one in manifests if one > known):
-            actions = next_version(number, manifests[number], self.topic, now_ms)
+            actions = next_version(number, manifests[number], self.topic, _now_ms())
             while actions and number > known:
-                if self._files.create(self._path(version + 1), to_lines(actions)):
+                if self._create(version + 1, actions):
                     version, known = version + 1, number
-                    self._checkpoint(version, {one: manifests[one] for one in manifests if one <= number})
+                    self._checkpoint(
+                        version, {one: manifests[one] for one in manifests if one <= number}, before
+                    )
                 else:
                     version, known = self.position()
-        self._position = version, known
+        self._position = version, max(known, *manifests, before.number)
 
-    def listed_files(self, spark: Any) -> set[str]:
+    def _catch_up(self, version: int, known: int, before: Before) -> tuple[int, int]:
+        """Adds a version for what the table lacks of manifests that were condensed before it included them."""
+        while known < before.number:
+            actions = difference(self.listed_files(), before.load(), self.topic, _now_ms())
+            if not actions:
+                return version, before.number
+            if self._create(version + 1, actions):
+                return version + 1, before.number
+            version, known = self.position()
+        return version, known
+
+    def listed_files(self) -> set[str]:
         """The files of the table according to the log, as paths below the topic's folder."""
         names = self._files.names(self.folder)
         checkpoints = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")]
         paths: set[str] = set()
         if checkpoints:
-            rows = spark.read.parquet(self._files.url(_checkpoint_path(self.folder, max(checkpoints))))
-            paths = {row.path for row in rows.where("add is not null").select("add.path").collect()}
+            paths = paths_in(self._files.read_bytes(_checkpoint_path(self.folder, max(checkpoints))))
         for version in self._versions():
             if version > max(checkpoints, default=-1):
                 paths = apply_version(paths, self._files.read(self._path(version)))
         return paths
 
-    def _checkpoint(self, version: int, manifests: Mapping[int, Manifest]) -> None:
+    def _create(self, version: int, actions: Iterable[Action]) -> bool:
+        return self._files.create(self._path(version), to_lines(actions))
+
+    def _checkpoint(self, version: int, manifests: Mapping[int, Manifest], before: Before) -> None:
         if version % CHECKPOINT_EVERY:
             return
-        state = table_state(combine(manifests), self.topic, time.time_ns() // 1_000_000)
+        state = table_state(combine(manifests, before.load()), self.topic, _now_ms())
         self._files.create(_checkpoint_path(self.folder, version), to_parquet(state))
         for name in self._files.names(self.folder):
             found = _LOG_NAME.fullmatch(name)
@@ -119,9 +149,26 @@ def delta_logs(archive: Archive, topics: Iterable[str], *, wanted: bool) -> list
 
 
 def publish(archive: Archive, logs: Iterable[DeltaLog]) -> None:
-    manifests = archive.manifests()
     for log in logs:
-        log.publish(manifests)
+        _publish(archive, log)
+
+
+def _publish(archive: Archive, log: DeltaLog) -> None:
+    for attempt in range(1, _ATTEMPTS_MAX + 1):
+        recent = archive.recent()
+        try:
+            log.publish(
+                recent.manifests, Before(recent.condensed.summary.number, partial(archive.before, recent))
+            )
+            return
+        except FileNotFoundError:
+            # More manifests were condensed meanwhile.
+            if attempt == _ATTEMPTS_MAX:
+                raise
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _checkpoint_path(folder: str, version: int) -> str:

@@ -65,6 +65,22 @@ def next_version(number: int, manifest: Manifest, topic: str, now_ms: int) -> li
     ]
 
 
+def difference(listed: set[str], archived: Archived, topic: str, now_ms: int) -> list[Action]:
+    """What makes a table with the listed files one with everything that is archived of the topic; empty if it is."""
+    files = {path_in_table(file.path): file for file in archived.files_of(topic)}
+    added = [file for path, file in files.items() if path not in listed]
+    removed = sorted(listed - files.keys())
+    if not added and not removed:
+        return []
+    return [
+        _commit_info("WRITE", now_ms),
+        _application_transaction(archived.number),
+        # A change of data even after a merge: the table may have lacked some of the records.
+        *({"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}} for path in removed),
+        *(_add(file, now_ms, is_new=True) for file in added),
+    ]
+
+
 def _commit_info(operation: str, now_ms: int) -> Action:
     return {"commitInfo": {"timestamp": now_ms, "operation": operation, "operationParameters": {}}}
 

@@ -41,3 +41,9 @@ def to_parquet(actions: Sequence[Action]) -> bytes:
     content = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(list(actions), schema=_SCHEMA), content)
     return bytes(content.getvalue())
+
+
+def paths_in(checkpoint: bytes) -> set[str]:
+    """The table's files according to a checkpoint."""
+    rows = pq.ParquetFile(pa.BufferReader(checkpoint)).read(columns=["add.path"]).column("add").to_pylist()
+    return {row["path"] for row in rows if row is not None and row["path"] is not None}

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import later_history, topic_of
-from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.manifest import Summary
 from ottla.pipeline.spark.offsets import Offsets
 
 
-def histories_of(archived: Archived, topic: str) -> list[str]:
+def histories_of(archived: Summary, topic: str) -> list[str]:
     return [history for history in archived.histories if topic_of(history) == topic]
 
 
-def history_of(archived: Archived, topic: str, topic_id: str | None) -> str:
+def history_of(archived: Summary, topic: str, topic_id: str | None) -> str:
     """The history to which the records of a topic with this id belong. It need not exist yet.
 
     An archive of an older Ottla does not have the id of its history. Then the topic continues it.
@@ -28,13 +28,13 @@ def history_of(archived: Archived, topic: str, topic_id: str | None) -> str:
 
 
 def current_histories(
-    archived: Archived, topics: Iterable[str], topic_ids: Mapping[str, str]
+    archived: Summary, topics: Iterable[str], topic_ids: Mapping[str, str]
 ) -> dict[str, str]:
     """The history of each topic as the cluster has it now; `topic_ids` are the cluster's."""
     return {topic: history_of(archived, topic, topic_ids.get(topic)) for topic in topics}
 
 
-def archived_ends(archived: Archived, current: Mapping[str, str]) -> Offsets:
+def archived_ends(archived: Summary, current: Mapping[str, str]) -> Offsets:
     """Up to where the partitions of the topics are archived, by the names of the topics on the cluster."""
     topics = {history: topic for topic, history in current.items()}
     return {

@@ -132,6 +132,8 @@ class RetentionWatch:
         self._topics = topics
         self._url = url
         self._ends = ends
+        # of the last check, for metrics; replaced as a whole, since another thread reads it
+        self.lags: Sequence[Lag] = ()
 
     def follow(self, query: "StreamingQuery") -> Thread:
         """Checks until the query ends, in a thread."""
@@ -147,13 +149,16 @@ class RetentionWatch:
                 is_over = bool(query.awaitTermination(_CHECK_EVERY_S))
             except Exception:
                 # The query failed or Spark has ended, which the runner reports.
-                return
+                is_over = True
+        self.lags = ()
 
     def check(self) -> None:
         try:
-            for warning in warnings(archive_lag(self._cluster, self._topics, self._ends())):
+            self.lags = archive_lag(self._cluster, self._topics, self._ends())
+            for warning in warnings(self.lags):
                 _log.warning("The archive at %s falls behind: %s", self._url, warning)
         except PipelineError as error:
+            self.lags = ()
             _log.warning("The retention of the topics could not be checked: %s", error)
 
 

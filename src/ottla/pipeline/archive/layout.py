@@ -3,8 +3,9 @@
 PATH/TOPIC/date=YYYY-MM-DD/hour=HH/BATCH-QUERY-RUN-N.parquet   records of one hour (UTC) by their timestamps
 PATH/TOPIC@ID/...                                              the same of a topic that was created again, by its id
 PATH/TOPIC/_delta_log/                                         the same files as a Delta table, with format = "delta"
-PATH/_manifests/NUMBER.json                                    one step of the archive's history
-PATH/_manifests/folded/FIRST-LAST.json                         many of them in one file
+PATH/_manifests/NUMBER.json                                    one step of the archive's history, of the newest ones
+PATH/_manifests/folded/SEQUENCE.summary.json                   the sum of all earlier ones without their files
+PATH/_manifests/files/SEQUENCE-FIRST-LAST-RANDOM.json          the files of the manifests from FIRST to LAST
 PATH/_staging/                                                 files that are being written; nobody reads them
 """
 
@@ -14,13 +15,23 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MANIFESTS = "_manifests"
-# A folder of its own: a reader that lists it after the manifests finds those that were folded in between.
+# A folder of its own: a reader that lists it after the manifests finds those that were condensed in between.
 FOLDED = f"{MANIFESTS}/folded"
+FILE_LISTS = f"{MANIFESTS}/files"
+# An older Ottla cannot read a condensed history, and must not take it for an empty one. It reads this file as one of
+# its folds, and asks for a newer Ottla.
+MARKER = f"{FOLDED}/0000000000-0000000000.json"
 STAGING = "_staging"
 DELTA_LOG = "_delta_log"
 _DIGITS = 10
 MANIFEST_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.json")
-FOLD_NAME = re.compile(rf"\d{{{_DIGITS}}}-\d{{{_DIGITS}}}\.json")
+# files with many manifests word for word, of an older Ottla
+FOLD_NAME = re.compile(rf"(?!0+-)\d{{{_DIGITS}}}-\d{{{_DIGITS}}}\.json")
+SUMMARY_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.summary\.json")
+# also the draft of one, beside it on a local disk, whose writer was killed
+LIST_NAME = re.compile(
+    rf"\.?(\d{{{_DIGITS}}})-\d{{{_DIGITS}}}-\d{{{_DIGITS}}}-[0-9a-f]+\.json(?:\.[0-9a-f]+)?"
+)
 # enough of a query's id to distinguish the queries of one archive
 _QUERY_ID_DIGITS = 12
 STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
@@ -93,8 +104,13 @@ def manifest_file(number: int) -> str:
     return f"{MANIFESTS}/{number:0{_DIGITS}}.json"
 
 
-def fold_file(first: int, last: int) -> str:
-    return f"{FOLDED}/{first:0{_DIGITS}}-{last:0{_DIGITS}}.json"
+def summary_file(sequence: int) -> str:
+    return f"{FOLDED}/{sequence:0{_DIGITS}}.summary.json"
+
+
+def list_name(sequence: int, first: int, last: int) -> str:
+    """A new name, for a list of the files of manifests, to which the summary with this sequence number will refer."""
+    return f"{sequence:0{_DIGITS}}-{first:0{_DIGITS}}-{last:0{_DIGITS}}-{uuid.uuid4().hex[:8]}.json"
 
 
 def data_file(hour: Hour, name: str, number: int) -> str:

@@ -7,10 +7,11 @@ there on.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import Hour, hour_of
 from ottla.pipeline.archive.layout import topic_of as topic_of
 from ottla.pipeline.archive.ranges import spans_by_partition, union
@@ -88,14 +89,16 @@ Manifest = Batch | Merge | Claim
 
 
 @dataclass(frozen=True)
-class Archived:
-    """The sum of all manifests: the files, the offsets that they cover, and the owner of each topic."""
+class Summary:
+    """The sum of all manifests without their files: the offsets that they cover, and the owner of each topic.
+
+    Its size depends on the number of partitions and holes, not on that of batches.
+    """
 
     # the number of the last manifest
     number: int = 0
-    files: Mapping[str, DataFile] = field(default_factory=dict)
     ranges: tuple[OffsetRange, ...] = ()
-    merges: tuple[Merge, ...] = ()
+    records: Mapping[TopicPartition, int] = field(default_factory=dict)
     # the last batch of each query
     batches: Mapping[str, int] = field(default_factory=dict)
     # the last claim of each topic
@@ -104,6 +107,8 @@ class Archived:
     origin: str = ""
     # the topic id of each history; an archive of an older Ottla has none
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    # earlier numbers whose manifests are gone
+    missing: tuple[int, ...] = ()
 
     @property
     def histories(self) -> list[str]:
@@ -125,44 +130,81 @@ class Archived:
     def starts(self) -> Offsets:
         return {at: union(spans)[0].start for at, spans in spans_by_partition(self.ranges).items()}
 
+
+@dataclass(frozen=True)
+class Archived(Summary):
+    """The sum of all manifests."""
+
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+    # those whose small files may still exist
+    merges: tuple[Merge, ...] = ()
+
     def files_of(self, history: str) -> list[DataFile]:
         return sorted(
             (file for file in self.files.values() if file.topic == history), key=lambda file: file.path
         )
 
 
-def combine(manifests: Mapping[int, Manifest]) -> Archived:
-    """In the order of their numbers: a merge supersedes files of earlier batches and merges."""
-    files: dict[str, DataFile] = {}
-    ranges: list[OffsetRange] = []
-    merges: list[Merge] = []
-    batches: dict[str, int] = {}
-    owners: dict[str, Claim] = {}
-    topic_ids: dict[str, str] = {}
-    origin = ""
+def summarize(manifests: Mapping[int, Manifest], before: Summary | None = None) -> Summary:
+    """The sum of these manifests and those before them."""
+    before = before or Summary()
+    ranges = list(before.ranges)
+    records, batches = dict(before.records), dict(before.batches)
+    owners, topic_ids = dict(before.owners), dict(before.topic_ids)
+    origin = before.origin
     for _, one in sorted(manifests.items()):
         if isinstance(one, Claim):
             owners.update(dict.fromkeys(one.topics, one))
             origin = origin or one.run
+        elif isinstance(one, Batch):
+            ranges.extend(one.ranges)
+            batches[one.query_id] = max(one.batch_id, batches.get(one.query_id, 0))
+            topic_ids.update(one.topic_ids)
+            for file in one.files:
+                topic = file.topic
+                for partition, part in file.slices.items():
+                    at = TopicPartition(topic, partition)
+                    records[at] = records.get(at, 0) + part.records
+    number = max(manifests, default=before.number)
+    missing = tuple(one for one in range(before.number + 1, number) if one not in manifests)
+    return Summary(
+        number,
+        tuple(sorted(ranges)),
+        records,
+        batches,
+        owners,
+        origin,
+        topic_ids,
+        before.missing + missing,
+    )
+
+
+def combine(manifests: Mapping[int, Manifest], before: Archived | None = None) -> Archived:
+    """In the order of their numbers: a merge supersedes files of earlier batches and merges."""
+    before = before or Archived()
+    files, merges = dict(before.files), list(before.merges)
+    for _, one in sorted(manifests.items()):
+        if isinstance(one, Claim):
             continue
         if isinstance(one, Merge):
             merges.append(one)
             for path in one.supersedes:
                 files.pop(path, None)
-        else:
-            ranges.extend(one.ranges)
-            batches[one.query_id] = max(one.batch_id, batches.get(one.query_id, 0))
-            topic_ids.update(one.topic_ids)
         files.update({file.path: file for file in one.files})
-    number = max(manifests, default=0)
-    return Archived(number, files, tuple(sorted(ranges)), tuple(merges), batches, owners, origin, topic_ids)
+    return with_files(summarize(manifests, before), files, merges)
+
+
+def with_files(summary: Summary, files: Mapping[str, DataFile], merges: Sequence[Merge]) -> Archived:
+    known = {one.name: getattr(summary, one.name) for one in fields(Summary)}
+    return Archived(**known, files=files, merges=tuple(merges))
 
 
 def to_json(manifest: Manifest) -> str:
-    return json.dumps({"version": _VERSION} | _content_of(manifest), indent=1)
+    return json.dumps({"version": _VERSION} | content_of(manifest), indent=1)
 
 
-def _content_of(manifest: Manifest) -> dict[str, Any]:
+def content_of(manifest: Manifest) -> dict[str, Any]:
+    """As it is written, without the version."""
     if isinstance(manifest, Claim):
         content: dict[str, Any] = {"claim": manifest.run, "who": manifest.who}
         return content | {"claimed_at_ms": manifest.claimed_at_ms, "topics": list(manifest.topics)}
@@ -172,12 +214,6 @@ def _content_of(manifest: Manifest) -> dict[str, Any]:
         return content | {"files": files}
     content = {"query": manifest.query_id, "batch": manifest.batch_id, "topic_ids": dict(manifest.topic_ids)}
     return content | {"ranges": [list(one) for one in manifest.ranges], "files": files}
-
-
-def fold_to_json(manifests: Mapping[int, Manifest]) -> str:
-    """Many manifests in one file, with all of their content."""
-    folded = {str(number): _content_of(one) for number, one in sorted(manifests.items())}
-    return json.dumps({"version": _VERSION, "manifests": folded}, separators=(",", ":"))
 
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:
@@ -190,22 +226,25 @@ def _file_to_json(file: DataFile) -> dict[str, Any]:
 
 def from_json(text: str, where: str) -> Manifest:
     """`where` is the manifest's full path, for errors."""
-    return _read(text, where, _parsed)
+    return read_content(text, where, parsed)
 
 
 def fold_from_json(text: str, where: str) -> dict[int, Manifest]:
-    return _read(
+    """Many manifests word for word in one file, as an older Ottla wrote them."""
+    return read_content(
         text,
         where,
-        lambda content: {int(number): _parsed(one) for number, one in content["manifests"].items()},
+        lambda content: {int(number): parsed(one) for number, one in content["manifests"].items()},
     )
 
 
-def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed]) -> _Parsed:
+def read_content(
+    text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed], supported: int = _VERSION
+) -> _Parsed:
     try:
         content = json.loads(text)
         version = content["version"]
-        if version == _VERSION:
+        if version == supported:
             return parse(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
@@ -219,7 +258,7 @@ def _read(text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed]) 
     )
 
 
-def _parsed(content: Mapping[str, Any]) -> Manifest:
+def parsed(content: Mapping[str, Any]) -> Manifest:
     if "claim" in content:
         claimed_at_ms, topics = int(content["claimed_at_ms"]), tuple(content["topics"])
         return Claim(str(content["claim"]), str(content["who"]), claimed_at_ms, topics)

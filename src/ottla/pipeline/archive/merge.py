@@ -56,16 +56,16 @@ def merge(spark: "SparkSession", path: str, clock_ms: Callable[[], int] = wall_c
     logs = delta_logs(archive, archived.histories, wanted=False)
     # First, because a Delta log that is behind may still list files that are deleted next.
     publish(archive, logs)
-    _delete_leftovers(archive, archived, now_ms)
+    delete_leftovers(archive, archived, archived.histories, now_ms)
     done = []
     for files in split_into_rounds(mergeable(archived, now_ms)):
-        done += _summarize(files, _merge_files(spark, archive, files, clock_ms))
+        done += _summarize(files, merge_files(spark, archive, files, clock_ms))
         publish(archive, logs)
     return done
 
 
-def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
-    """The small files of each past hour that has at least two of them."""
+def mergeable(archived: Archived, now_ms: int, files_min: int = 2) -> dict[Hour, list[DataFile]]:
+    """The small files of each past hour that has at least so many of them."""
     hours: dict[Hour, list[DataFile]] = {}
     for file in archived.files.values():
         if file.bytes < LARGE_BYTES // 2 and end_ms(file.hour) + CLOSED_AFTER_MS <= now_ms:
@@ -73,7 +73,7 @@ def mergeable(archived: Archived, now_ms: int) -> dict[Hour, list[DataFile]]:
     return {
         hour: sorted(files, key=lambda file: file.path)
         for hour, files in sorted(hours.items())
-        if len(files) > 1
+        if len(files) >= files_min
     }
 
 
@@ -82,21 +82,36 @@ def end_ms(hour: Hour) -> int:
     return int(begin.timestamp() * 1000) + HOUR_MS
 
 
-def split_into_rounds(hours: Mapping[Hour, list[DataFile]]) -> list[list[DataFile]]:
-    """The files of whole hours of one history, as many as one merge can write at a time."""
+def split_into_rounds(
+    hours: Mapping[Hour, list[DataFile]], bytes_max: int = ROUND_BYTES
+) -> list[list[DataFile]]:
+    """Files of one history, as many as a merge may write at a time: of whole hours, or a part of a large hour."""
     taken: list[list[DataFile]] = []
-    size = ROUND_BYTES
-    for hour, files in hours.items():
-        hour_size = sum(file.bytes for file in files)
-        if size + hour_size > ROUND_BYTES or taken[-1][0].topic != hour.topic:
+    size = bytes_max
+    for files in (part for one in hours.values() for part in _parts_of(one, bytes_max)):
+        part_size = sum(file.bytes for file in files)
+        if size + part_size > bytes_max or taken[-1][0].topic != files[0].topic:
             taken.append([])
             size = 0
         taken[-1].extend(files)
-        size += hour_size
+        size += part_size
     return taken
 
 
-def _merge_files(
+def _parts_of(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
+    """The files of an hour, divided if they are larger than this together."""
+    parts: list[list[DataFile]] = [[]]
+    size = 0
+    for file in files:
+        if parts[-1] and size + file.bytes > bytes_max:
+            parts.append([])
+            size = 0
+        parts[-1].append(file)
+        size += file.bytes
+    return parts if len(parts) == 1 else [part for part in parts if len(part) > 1]
+
+
+def merge_files(
     spark: "SparkSession", archive: Archive, files: list[DataFile], clock_ms: Callable[[], int]
 ) -> tuple[DataFile, ...]:
     # Of this round: all rounds together may take longer than a day.
@@ -126,7 +141,7 @@ def _merge_files(
         raise PipelineError(what, f"{remedy} Nothing was changed.")
 
     # A query may have started to read the small files at any time until now.
-    archive.commit(Merge(clock_ms(), merged, superseded), check)
+    archive.commit_merge(Merge(clock_ms(), merged, superseded), check)
     return merged
 
 
@@ -175,8 +190,11 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
     return slices
 
 
-def _delete_leftovers(archive: Archive, archived: Archived, now_ms: int) -> None:
-    for history in archived.histories:
+def delete_leftovers(archive: Archive, archived: Archived, histories: Iterable[str], now_ms: int) -> None:
+    if archived.missing:
+        # A manifest that is gone may name any of the files.
+        return
+    for history in histories:
         for path in leftovers([found.path for found in archive.files.below(history)], archived, now_ms):
             archive.files.delete(path)
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.layout import STAGING, is_abandoned, query_name, run_name
-from ottla.pipeline.archive.manifest import Archived, Claim
+from ottla.pipeline.archive.manifest import Claim, Summary
 from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PermanentStageError, PipelineError
@@ -34,7 +34,7 @@ class Run:
     topics: tuple[str, ...]
     url: str
 
-    def check(self, archived: Archived) -> None:
+    def check(self, archived: Summary) -> None:
         for topic in self.topics:
             owner = archived.owners.get(topic)
             if owner is None or owner.run != self.name:
@@ -51,7 +51,7 @@ def _ownership_lost(url: str, topic: str, owner: Claim | None) -> PipelineError:
     return PermanentStageError(f"{what}: {owner.who} does so since {since:%Y-%m-%d %H:%M:%S} UTC.", remedy)
 
 
-def check_is_new(archived: Archived, ranges: Iterable[OffsetRange], url: str, checkpoint: str) -> None:
+def check_is_new(archived: Summary, ranges: Iterable[OffsetRange], url: str, checkpoint: str) -> None:
     """Raises PermanentStageError if offsets are archived already. The topics of the ranges are histories."""
     ends = archived.ends
     for one in ranges:
@@ -76,9 +76,10 @@ def claim_topics(archive: Archive, topics: Sequence[str]) -> Run:
 
 
 def clean_up(archive: Archive) -> None:
-    """Folds manifests if there are many, and removes the staged files of batches and merges that died."""
-    archive.fold()
-    committed = {query_name(query): batch for query, batch in archive.load().batches.items()}
+    """Condenses manifests if there are many, and removes what batches, merges and other runs left that died."""
+    archive.condense()
+    archive.remove_condensed()
+    committed = {query_name(query): batch for query, batch in archive.summary().batches.items()}
     before_ms = time.time_ns() // 1_000_000 - _MERGE_TIME_MAX_MS
     for name in archive.files.names(STAGING):
         if is_abandoned(name, committed, before_ms):

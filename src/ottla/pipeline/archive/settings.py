@@ -28,6 +28,10 @@ class ArchiveSettings:
     max_offsets_per_batch: int = setting(
         "How many offsets one batch takes at most; of large records it takes fewer, about 4 GB.", 10_000_000
     )
+    merge_small_files: bool = setting(
+        "Merge the small files of past hours while the archive runs and is not behind, for some seconds after a batch.",
+        True,
+    )
     fail_on_data_loss: bool = setting(
         "Stop if the topic deleted records before they were archived. With false the archive continues after the hole, "
         "which `verify` reports.",

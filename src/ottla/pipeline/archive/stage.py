@@ -4,16 +4,16 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.histories import archived_ends, current_histories, histories_of, history_of
-from ottla.pipeline.archive.lag import RetentionWatch, archive_lag, warnings
+from ottla.pipeline.archive.lag import Lag, RetentionWatch, archive_lag, warnings
 from ottla.pipeline.archive.layout import MANIFESTS
-from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.manifest import Summary
 from ottla.pipeline.archive.ownership import check_is_new, claim_topics
 from ottla.pipeline.archive.samples import mean_record_bytes
 from ottla.pipeline.archive.settings import ArchiveSettings, parse_interval_ms
@@ -42,6 +42,11 @@ class ArchiveSink:
         self.settings = settings
         self.context = context
         self.path = context.path(settings.path)
+        self._watch: RetentionWatch | None = None
+
+    def lags(self) -> Sequence[Lag]:
+        """Of the last check of the retention, while the stage runs."""
+        return () if self._watch is None else self._watch.lags
 
     def check(self) -> Iterator[Finding]:
         where = f"[sinks.{self.name}]"
@@ -64,10 +69,10 @@ class ArchiveSink:
                 where, warning, "Run the archive now, or raise the topic's retention.", is_warning=True
             )
 
-    def risks(self) -> list[str]:
+    def risks(self, spark: "SparkSession | None" = None) -> list[str]:
         """What retention is about to delete, or has deleted, before it was archived."""
         connect(self.context.cluster)
-        ends = self._committed_ends()
+        ends = self._committed_ends(spark)
         if ends is None and "://" not in self.path:
             ends = self._ends()
         if ends is None:
@@ -75,12 +80,12 @@ class ArchiveSink:
             return []
         return warnings(archive_lag(self.context.cluster, self.settings.topics, ends))
 
-    def _committed_ends(self) -> Offsets | None:
-        """By the checkpoint: unlike manifests it does not grow. None if it is not local, or has no batch."""
+    def _committed_ends(self, spark: "SparkSession | None") -> Offsets | None:
+        """By the checkpoint: unlike manifests it does not grow. None if it cannot be read, or has no batch."""
         folder = self.context.checkpoint(self.name)
-        if "://" in folder:
+        if "://" in folder and spark is None:
             return None
-        checkpoint = Checkpoint.at(folder)
+        checkpoint = Checkpoint.at(folder, spark)
         last = checkpoint.last_committed()
         if last is None:
             return None
@@ -93,11 +98,12 @@ class ArchiveSink:
     def _ends(self) -> Offsets:
         """Up to where the topics are archived, without Spark."""
         cluster = Discovery.of_topics(self.context.cluster.options(), self.settings.topics)
-        archived = Archive.at(self.path).load()
+        archived = Archive.at(self.path).summary()
         topic_ids = cluster.topic_ids(self.settings.topics)
         return archived_ends(archived, current_histories(archived, self.settings.topics, topic_ids))
 
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
+        from ottla.pipeline.archive.automatic_merge import AutomaticMerge
         from ottla.pipeline.archive.batch_writer import BatchWriter
         from ottla.pipeline.archive.delta import publish
 
@@ -109,7 +115,7 @@ class ArchiveSink:
         check_archive(archive, checkpoint)
         check_position(archive, checkpoint)
         run = claim_topics(archive, self.settings.topics)
-        archived = archive.load()
+        archived = archive.summary()
         warn_of_unknown_ids(archived, topic_ids, checkpoint)
         histories = current_histories(archived, self.settings.topics, topic_ids)
         ends = archived_ends(archived, histories)
@@ -119,8 +125,19 @@ class ArchiveSink:
         sizing = Sizing(record_bytes, spark.sparkContext.defaultParallelism)
         is_delta = self.settings.format == "delta"
         fail = self.settings.fail_on_data_loss
+        merge = AutomaticMerge(archive) if self.settings.merge_small_files else None
+        batch = sizing.offsets_per_batch(self.settings.max_offsets_per_batch)
         write = BatchWriter(
-            archive, run, checkpoint, cluster, sizing, ends, is_delta=is_delta, fail_on_data_loss=fail
+            archive,
+            run,
+            checkpoint,
+            cluster,
+            sizing,
+            ends,
+            is_delta=is_delta,
+            fail_on_data_loss=fail,
+            batch_offsets=batch,
+            merge=merge,
         )
         with explain_write_errors(archive.url):
             publish(archive, write.logs(self._histories(archived, histories)))
@@ -128,12 +145,13 @@ class ArchiveSink:
         query = (
             writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()
         )
-        RetentionWatch(self.context.cluster, self.settings.topics, archive.url, lambda: write.ends).follow(
-            query
+        self._watch = RetentionWatch(
+            self.context.cluster, self.settings.topics, archive.url, lambda: write.ends
         )
+        self._watch.follow(query)
         return query
 
-    def _histories(self, archived: Archived, current: Mapping[str, str]) -> list[str]:
+    def _histories(self, archived: Summary, current: Mapping[str, str]) -> list[str]:
         """All histories of the topics, also the current ones that are still empty."""
         earlier = {one for topic in self.settings.topics for one in histories_of(archived, topic)}
         return sorted(earlier | set(current.values()))
@@ -174,7 +192,7 @@ def check_archive(archive: Archive, checkpoint: Checkpoint) -> None:
         archive.files.make_folder(MANIFESTS)
     elif not archive.exists():
         raise archive_gone(archive.url)
-    elif last > archive.load().batches.get(str(checkpoint.query_id()), -1):
+    elif last > archive.summary().batches.get(str(checkpoint.query_id()), -1):
         raise PipelineError(
             f"The archive at {archive.url} does not hold batch {last}, which this stage has written.",
             "Restore the archive that belongs to this checkpoint. To continue after the offsets that this archive "
@@ -184,7 +202,7 @@ def check_archive(archive: Archive, checkpoint: Checkpoint) -> None:
 
 def check_position(archive: Archive, checkpoint: Checkpoint) -> None:
     """Raises PermanentStageError if the checkpoint would continue at offsets that are archived already."""
-    archived = archive.load()
+    archived = archive.summary()
     planned = checkpoint.last_planned()
     if planned is None:
         # A new query starts after the archived offsets.
@@ -206,7 +224,7 @@ def check_position(archive: Archive, checkpoint: Checkpoint) -> None:
     check_is_new(archived, ranges, archive.url, checkpoint.url)
 
 
-def warn_of_unknown_ids(archived: Archived, topic_ids: Mapping[str, str], checkpoint: Checkpoint) -> None:
+def warn_of_unknown_ids(archived: Summary, topic_ids: Mapping[str, str], checkpoint: Checkpoint) -> None:
     """A new checkpoint has no topic ids either, so nothing tells whether the topic was created again."""
     if checkpoint.last_planned() is not None:
         return

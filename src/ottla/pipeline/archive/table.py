@@ -44,7 +44,7 @@ def register_views(spark: "SparkSession", archives: Mapping[str, str]) -> list[s
     names = dict.fromkeys(archives)
     for sink, path in archives.items():
         archive_table(spark, path).createOrReplaceTempView(_quoted(sink))
-        for topic in Archive.at(path, spark).load().topics:
+        for topic in Archive.at(path, spark).summary().topics:
             if topic not in names:
                 names[topic] = None
                 archive_table(spark, path, topic).createOrReplaceTempView(_quoted(topic))

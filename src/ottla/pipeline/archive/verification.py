@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Window
@@ -10,15 +10,23 @@ from pyspark.sql import functions as F
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.columns import SCHEMA
+from ottla.pipeline.archive.coverage import (
+    TWICE,
+    Damage,
+    OffsetFinding,
+    Report,
+    logs_of,
+    missing_manifests,
+    report_of,
+)
 from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
-from ottla.pipeline.archive.histories import current_histories, histories_of
+from ottla.pipeline.archive.histories import histories_of
 from ottla.pipeline.archive.layout import topic_of
-from ottla.pipeline.archive.manifest import Archived, DataFile, Slice, combine
-from ottla.pipeline.archive.ranges import Span, holes, overlaps, spans_by_partition, union
+from ottla.pipeline.archive.manifest import DataFile, Slice
+from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import Offsets, to_json
 from ottla.pipeline.stage import ClusterSettings
 
@@ -29,83 +37,8 @@ if TYPE_CHECKING:
 _FINDINGS_MAX = 10_000
 _SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 
-HOLE = "not archived"
-CREATED_AGAIN = "not archived; the topic was deleted and created again"
-DELETED = "deleted by the topic before it was archived"
-TWICE = "archived more than once"
 _MISSING = "on the cluster, but not in the archive's files"
 _DIFFERENT = "other bytes in the archive than on the cluster"
-
-
-class OffsetFinding(NamedTuple):
-    """Offsets of a partition, and what is wrong with them."""
-
-    at: TopicPartition
-    span: Span
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.at} offset {self.span}: {self.what}."
-
-
-class Damage(NamedTuple):
-    path: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.what}."
-
-
-class Extent(NamedTuple):
-    """The archived offsets of a partition (`end` is not included), and those that the cluster still has."""
-
-    at: TopicPartition
-    start: int
-    end: int
-    records: int
-    earliest: int | None
-    latest: int | None
-
-    @property
-    def behind(self) -> str:
-        count = 0 if self.latest is None else self.latest - self.end
-        return f", {count} newer offsets are not archived yet" if count > 0 else ""
-
-
-@dataclass(frozen=True)
-class Report:
-    extents: tuple[Extent, ...]
-    findings: tuple[OffsetFinding, ...]
-    damage: tuple[Damage, ...]
-    is_deep: bool
-    # histories whose topic id the archive does not have
-    unknown_ids: tuple[str, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        return not self.findings and not self.damage
-
-    def sentences(self) -> list[str]:
-        """The lines of the report: what is wrong, then what was verified."""
-        lines = [str(one) for one in (*self.damage, *self.findings)]
-        for one in self.extents:
-            verdict = "every offset once" if self._is_whole_of(one.at) else "see above"
-            lines.append(
-                f"{one.at}: offsets {one.start} to {one.end - 1}, {one.records} records: {verdict}{one.behind}."
-            )
-        if not self.extents:
-            return [*lines, "Nothing is archived yet."]
-        lines += [
-            f"{history}: the archive does not have the id of this topic. Only --deep shows if it was created again."
-            for history in self.unknown_ids
-            if not self.is_deep
-        ]
-        compared = "compared with the cluster byte for byte" if self.is_deep else "by manifests and files"
-        lines.append(f"The archive is whole ({compared})." if self.is_whole else "The archive is not whole.")
-        return lines
-
-    def _is_whole_of(self, at: TopicPartition) -> bool:
-        return not self.damage and all(finding.at != at for finding in self.findings)
 
 
 def verify(
@@ -115,94 +48,34 @@ def verify(
     topics: Sequence[str] = (),
     *,
     deep: bool = False,
+    since: date | None = None,
 ) -> Report:
-    """`deep` also compares every record that the topics still have with the archive's."""
+    """Reads the partition and offset of every record; with `since` only those in folders of this date or later.
+
+    `deep` also compares every record that the topics still have with the archive's.
+    """
     archive = Archive.at(path, spark)
     archive.check()
     archived = archive.load()
     chosen = list(topics) or archived.topics
-    histories = [history for topic in chosen for history in histories_of(archived, topic)]
     logs = logs_of(cluster, archived, chosen)
-    findings = check_coverage(archived, histories, logs.earliest) + check_current(archived, logs)
-    damage: list[Damage] = []
-    for history in histories:
-        present, missing = _find_files(archive, archived.files_of(history), history)
+    findings: list[OffsetFinding] = []
+    damage = missing_manifests(archived, archive.files)
+    for history in (history for topic in chosen for history in histories_of(archived, topic)):
+        files = [file for file in archived.files_of(history) if since is None or _date_of(file) >= since]
+        present, missing = _find_files(archive, files, history)
         found, broken = _check_files(spark, archive, present, history)
         findings += found
-        damage += missing + broken + _check_delta_log(spark, archive, history)
+        damage += missing + broken + _check_delta_log(archive, history)
         if deep and history in {at.topic for at in logs.earliest}:
             urls = [archive.files.url(file.path) for file in present]
             compared = _compared_offsets(archived.ends, logs.earliest, history)
             findings += _compare_records(spark, cluster, urls, history, compared)
-    extents = _extents_of(archived, histories, logs.earliest, logs.latest)
-    unknown = tuple(one for one in histories if one in logs.ids and one not in archived.topic_ids)
-    return Report(extents, tuple(sorted(set(findings))), tuple(damage), deep, unknown)
+    return report_of(archived, chosen, logs, damage, found=findings, is_deep=deep, since=since)
 
 
-class Logs(NamedTuple):
-    """The topics as the cluster has them now, under the names of their histories. `ids` are their topic ids."""
-
-    earliest: Offsets
-    latest: Offsets
-    ids: Mapping[str, str]
-
-
-def logs_of(cluster: ClusterSettings, archived: Archived, topics: Sequence[str]) -> Logs:
-    discovery = Discovery.of_topics(cluster.options(), topics)
-    partitions = discovery.partitions()
-    topic_ids = discovery.topic_ids({at.topic for at in partitions})
-    current = current_histories(archived, topics, topic_ids)
-    earliest, latest = (
-        {TopicPartition(current[at.topic], at.partition): offset for at, offset in offsets.items()}
-        for offsets in (discovery.earliest(partitions), discovery.latest(partitions))
-    )
-    return Logs(earliest, latest, {current[topic]: one for topic, one in topic_ids.items()})
-
-
-def check_current(archived: Archived, logs: Logs) -> list[OffsetFinding]:
-    """Finds the records of a topic that was created again, of which nothing is archived yet."""
-    known = archived.histories
-    return [
-        OffsetFinding(at, Span(logs.earliest[at], end), CREATED_AGAIN)
-        for at, end in logs.latest.items()
-        if at.topic not in known and histories_of(archived, topic_of(at.topic)) and end > logs.earliest[at]
-    ]
-
-
-def check_coverage(
-    archived: Archived, histories: Sequence[str], earliest: Mapping[TopicPartition, int]
-) -> list[OffsetFinding]:
-    """Finds offsets that no batch covers, or more than one, by the manifests alone."""
-    findings = []
-    for at, spans in spans_by_partition(archived.ranges).items():
-        if at.topic not in histories:
-            continue
-        low = earliest.get(at, spans[0].start)
-        findings += [OffsetFinding(at, span, TWICE) for span in overlaps(spans)]
-        for hole in holes(spans, min(low, spans[0].start), max(span.end for span in spans)):
-            gone, there = Span(hole.start, min(hole.end, low)), Span(max(hole.start, low), hole.end)
-            findings += [OffsetFinding(at, gone, DELETED)] if gone.start < gone.end else []
-            findings += [OffsetFinding(at, there, HOLE)] if there.start < there.end else []
-    return findings
-
-
-def _extents_of(
-    archived: Archived,
-    histories: Sequence[str],
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-) -> tuple[Extent, ...]:
-    records: dict[TopicPartition, int] = {}
-    for file in archived.files.values():
-        for partition, one in file.slices.items():
-            at = TopicPartition(file.topic, partition)
-            records[at] = records.get(at, 0) + one.records
-    starts = archived.starts
-    return tuple(
-        Extent(at, starts[at], end, records.get(at, 0), earliest.get(at), latest.get(at))
-        for at, end in sorted(archived.ends.items())
-        if at.topic in histories
-    )
+def _date_of(file: DataFile) -> date:
+    return date.fromisoformat(file.hour.date)
 
 
 def _find_files(
@@ -242,15 +115,14 @@ def _check_files(
     ], damage
 
 
-def _check_delta_log(spark: "SparkSession", archive: Archive, topic: str) -> list[Damage]:
+def _check_delta_log(archive: Archive, topic: str) -> list[Damage]:
     """A Delta table, if there is one, must list the files of the manifests that it includes."""
     log = DeltaLog(archive.files, topic)
     if not log.exists():
         return []
     _, known = log.position()
-    included = {number: one for number, one in archive.manifests().items() if number <= known}
-    named = {path_in_table(file.path) for file in combine(included).files_of(topic)}
-    listed = log.listed_files(spark)
+    named = {path_in_table(file.path) for file in archive.load(known).files_of(topic)}
+    listed = log.listed_files()
     if listed == named:
         return []
     more, fewer = len(listed - named), len(named - listed)

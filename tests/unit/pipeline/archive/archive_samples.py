@@ -1,9 +1,10 @@
 """Manifests for unit tests of the archive, without files behind them."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 from ottla.pipeline.archive.layout import Hour, data_file
-from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Slice, combine
+from ottla.pipeline.archive.manifest import Archived, Batch, DataFile, Manifest, Slice, combine, to_json
 from ottla.pipeline.spark.offsets import OffsetRange
 
 QUERY = "ded03600-6db7-4587-9169-9cacebe35b91"
@@ -25,3 +26,9 @@ def a_batch(number: int, ranges: Iterable[tuple[str, int, int, int]], *files: Da
 
 def an_archive(*ranges: tuple[str, int, int, int]) -> Archived:
     return combine({1: a_batch(0, ranges)})
+
+
+def older_fold(manifests: Mapping[int, Manifest]) -> str:
+    """The manifests word for word in one file, as an older Ottla wrote them."""
+    content = {str(number): json.loads(to_json(one)) for number, one in manifests.items()}
+    return json.dumps({"version": 1, "manifests": content})

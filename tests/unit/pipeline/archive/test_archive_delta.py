@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
-from ottla.pipeline.archive import delta
-from ottla.pipeline.archive.delta import DeltaLog, delta_logs
+from ottla.pipeline.archive import delta, store
+from ottla.pipeline.archive.delta import DeltaLog, delta_logs, publish
 from ottla.pipeline.archive.delta_actions import apply_version, next_version, path_in_table
 from ottla.pipeline.archive.manifest import Claim, Manifest, Merge
 from ottla.pipeline.archive.store import Archive
@@ -18,6 +18,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.files import LocalFiles
 
 SMALL, OTHER, LARGE = a_file("one", (0, 0, 4)), a_file("two", (0, 5, 9), (3, 2, 2)), a_file("all", (0, 0, 9))
+LATE = a_file("late", (0, 10, 10))
 ELSEWHERE = a_file("three", (0, 0, 1), topic="fly")
 HISTORY: dict[int, Manifest] = {
     1: Claim("5eed", "process 7 on here", 98, ("raw",)),
@@ -112,6 +113,48 @@ def test_a_checkpoint_is_the_sum_of_its_versions_and_old_versions_are_deleted(
     assert {row["add"]["path"] for row in rows if row["add"]} == {
         path_in_table(file.path) for file in (LARGE, more[10].files[0], more[11].files[0])
     }
+
+
+@pytest.mark.parametrize("log_has", [2, 4])
+def test_a_log_catches_up_with_manifests_that_were_condensed_before_it_included_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_has: int
+) -> None:
+    """As after a kill between manifest and log, when another run condenses."""
+    monkeypatch.setattr(store, "CONDENSE_AT", len(HISTORY))
+    archive = Archive.at(str(tmp_path))
+    DeltaLog(archive.files, "raw").publish(until(log_has))
+    for manifest in HISTORY.values():
+        if isinstance(manifest, Merge):
+            archive.commit_merge(manifest, lambda _: None)
+        else:
+            archive.commit(manifest, lambda _: None)
+    archive.condense()
+    archive.commit(a_batch(3, [], LATE), lambda _: None)
+    for _ in range(2):
+        log = DeltaLog(archive.files, "raw")
+        publish(archive, [log])
+        assert log.listed_files() == {path_in_table(file.path) for file in (LARGE, LATE)}
+        assert log.position()[1] == 6
+    assert kinds(versions(tmp_path)[-1]) == ["commitInfo", "txn", "add"]
+
+
+def test_a_log_of_an_archive_with_a_condensed_history_has_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "CONDENSE_AT", 2)
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
+    archive = Archive.at(str(tmp_path))
+    files = [a_file(str(number), (0, number, number)) for number in range(6)]
+    paths: set[str] = set()
+    for number, file in enumerate(files):
+        archive.commit(a_batch(number, [], file), lambda _: None)
+        archive.condense()
+        paths.add(path_in_table(file.path))
+        if number > 1:
+            log = DeltaLog(archive.files, "raw")
+            publish(archive, [log])
+            assert log.listed_files() == paths
+    assert len(versions(tmp_path)) == 4
 
 
 def test_a_version_is_applied_to_the_files_before_it() -> None:

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import pytest
 from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
 
-from ottla.pipeline.archive import store
 from ottla.pipeline.archive.errors import read_error, write_error
 from ottla.pipeline.archive.layout import batch_name
-from ottla.pipeline.archive.manifest import Archived
+from ottla.pipeline.archive.manifest import Summary
 from ottla.pipeline.archive.ownership import check_is_new, claim_topics
 from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink, check_archive, check_folder, check_position
-from ottla.pipeline.archive.store import Archive, Manifests
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.files import FoundFile, LocalFiles, files_at
 from ottla.pipeline.spark.checkpoint import Checkpoint
@@ -56,16 +55,16 @@ def test_only_one_of_two_writers_gets_a_number_and_the_other_checks_again(
 ) -> None:
     archive, other = Archive.at(str(tmp_path)), Archive.at(str(tmp_path))
     ours, theirs = a_batch(0, [("raw", 0, 0, 5)], a_file("one", (0, 0, 4))), a_batch(0, [("fly", 0, 0, 9)])
-    seen: list[Archived] = []
+    seen: list[Summary] = []
 
-    def meanwhile(archived: Archived) -> None:
+    def meanwhile(archived: Summary) -> None:
         if not seen:
             other.commit(theirs, lambda _: None)
         seen.append(archived)
 
     archive.commit(ours, meanwhile)
     assert [archived.number for archived in seen] == [0, 1]
-    assert archive.manifests() == other.manifests() == {1: theirs, 2: ours}
+    assert archive.recent().manifests == other.recent().manifests == {1: theirs, 2: ours}
 
 
 def test_a_run_whose_topic_was_claimed_adds_nothing(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_a_batch_whose_offsets_are_archived_already_is_not_added(tmp_path: Path)
     other = Archive.at(str(tmp_path))
     seen: list[int] = []
 
-    def check(archived: Archived) -> None:
+    def check(archived: Summary) -> None:
         if not seen:
             other.commit(a_batch(7, [("raw", 0, 100, 150)]), lambda _: None)
         seen.append(archived.number)
@@ -184,66 +183,6 @@ def test_a_start_that_does_not_reach_the_cluster_claims_nothing(
         with pytest.raises(RetriableError):
             stage.start(spark, {})
     assert archive.load().number == 0
-
-
-def test_many_manifests_are_folded_into_one_file_and_a_number_is_not_given_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "FOLD_AT", 3)
-    archive, sleeper, folder = (Archive.at(str(tmp_path)) for _ in range(3))
-    batches = {number: a_batch(number, [("raw", 0, number, number + 1)]) for number in range(1, 6)}
-    for number in (1, 2, 3):
-        archive.commit(batches[number], lambda _: None)
-    seen: list[int] = []
-
-    def overslept(archived: Archived) -> None:
-        if not seen:
-            archive.commit(batches[4], lambda _: None)
-            archive.fold()
-        seen.append(archived.number)
-
-    sleeper.commit(batches[5], overslept)
-    assert seen == [3, 4]
-    assert folder.manifests() == batches
-    # The number that the sleeper got again does not count, and goes with the next look.
-    folder.fold()
-    assert sorted(path.name for path in tmp_path.rglob("*.json")) == [
-        "0000000001-0000000004.json", "0000000005.json",
-    ]  # fmt: skip
-
-
-def test_a_fold_that_was_killed_before_it_deleted_counts_each_manifest_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "FOLD_AT", 2)
-    archive = Archive.at(str(tmp_path))
-    for number in (0, 1):
-        archive.commit(a_batch(number, [("raw", 0, number, number + 1)]), lambda _: None)
-    with monkeypatch.context() as killed:
-        killed.setattr(archive.files, "delete", lambda path: pytest.fail("killed"))
-        with pytest.raises(pytest.fail.Exception):
-            archive.fold()
-    assert len(list((tmp_path / "_manifests").glob("*.json"))) == 2
-    assert len(Archive.at(str(tmp_path)).load().ranges) == 2
-    claim_topics(Archive.at(str(tmp_path)), ["raw"])
-    assert [path.name for path in (tmp_path / "_manifests").glob("*.json")] == ["0000000003.json"]
-
-
-def test_a_manifest_that_is_folded_while_it_is_read_is_read_from_the_fold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "FOLD_AT", 1)
-    archive = Archive.at(str(tmp_path))
-    archive.commit(a_batch(0, []), lambda _: None)
-    files = LocalFiles(str(tmp_path))
-    read = files.read
-
-    def folded_first(path: str) -> str:
-        archive.fold()
-        return read(path)
-
-    monkeypatch.setattr(files, "read", folded_first)
-    assert Manifests(files).load() == {1: a_batch(0, [])}
 
 
 def test_staged_files_of_a_killed_batch_are_removed_after_its_commit(tmp_path: Path) -> None:

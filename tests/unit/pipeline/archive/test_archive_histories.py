@@ -5,12 +5,7 @@ from dataclasses import replace
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.histories import archived_ends, current_histories, histories_of, history_of
-from ottla.pipeline.archive.layout import topic_of
-from ottla.pipeline.archive.manifest import Archived, combine, from_json, to_json
-from ottla.pipeline.archive.merge import split_into_rounds
-from ottla.pipeline.archive.ranges import Span
-from ottla.pipeline.archive.verification import (
+from ottla.pipeline.archive.coverage import (
     CREATED_AGAIN,
     HOLE,
     Extent,
@@ -20,6 +15,11 @@ from ottla.pipeline.archive.verification import (
     check_coverage,
     check_current,
 )
+from ottla.pipeline.archive.histories import archived_ends, current_histories, histories_of, history_of
+from ottla.pipeline.archive.layout import topic_of
+from ottla.pipeline.archive.manifest import Archived, combine, from_json, to_json
+from ottla.pipeline.archive.merge import split_into_rounds
+from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.ingest.reload.plan import make_plan, partitions_needed
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 

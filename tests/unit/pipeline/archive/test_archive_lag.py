@@ -87,6 +87,27 @@ class FakeQuery:
         return answer
 
 
+def test_the_last_check_is_kept_for_metrics_until_a_check_fails_or_the_query_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [Lag(AT, 600, 0, 0.2, 60.0)]
+    monkeypatch.setattr(lags, "archive_lag", lambda *_: found)
+    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], "file:///archive", dict)
+    assert not watch.lags
+    watch.check()
+    assert list(watch.lags) == found
+    watch.follow(FakeQuery(False, True)).join(30)  # type: ignore[arg-type]
+    assert not watch.lags
+    watch.check()
+
+    def fail(*_: object) -> list[Lag]:
+        raise RetriableError("No broker responds.", "Start one.")
+
+    monkeypatch.setattr(lags, "archive_lag", fail)
+    watch.check()
+    assert not watch.lags
+
+
 @pytest.mark.parametrize("last", [True, RuntimeError("the query failed")])
 def test_retention_is_watched_beside_the_query_until_it_ends(
     last: bool | Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file, older_fold
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import (
@@ -19,7 +19,6 @@ from ottla.pipeline.archive.manifest import (
     Merge,
     combine,
     fold_from_json,
-    fold_to_json,
     from_json,
     to_json,
 )
@@ -65,8 +64,8 @@ def test_the_history_has_the_last_batch_of_a_query_and_the_owner_of_a_topic() ->
     assert (combine(HISTORY).number, combine(HISTORY).batches) == (4, {QUERY: 1})
 
 
-def test_a_fold_has_all_content_of_its_manifests() -> None:
-    assert fold_from_json(fold_to_json(HISTORY), "there") == HISTORY
+def test_a_fold_of_an_older_ottla_has_all_content_of_its_manifests() -> None:
+    assert fold_from_json(older_fold(HISTORY), "there") == HISTORY
     with pytest.raises(PipelineError, match="The manifest there is damaged"):
         fold_from_json('{"version": 1, "manifests": {"1": {}}}', "there")
 

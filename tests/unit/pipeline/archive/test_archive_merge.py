@@ -95,7 +95,8 @@ class SlowMerge:
         archive.files.create(file.path, "merged")
         self.now_ms += self.hours.pop(0) * HOUR_MS
         # Another merge starts meanwhile.
-        merging._delete_leftovers(self.archive, self.archive.load(), self.now_ms)
+        archived = self.archive.load()
+        merging.delete_leftovers(self.archive, archived, archived.histories, self.now_ms)
         return (file,)
 
 

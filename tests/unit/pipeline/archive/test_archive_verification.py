@@ -1,20 +1,18 @@
 from tests.unit.pipeline.archive.archive_samples import a_file, an_archive
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.manifest import Slice
-from ottla.pipeline.archive.ranges import Span
-from ottla.pipeline.archive.verification import (
+from ottla.pipeline.archive.coverage import (
     DELETED,
     HOLE,
     TWICE,
-    Content,
     Extent,
     OffsetFinding,
     Report,
     check_coverage,
-    compare_file,
-    spans_of,
 )
+from ottla.pipeline.archive.manifest import Slice
+from ottla.pipeline.archive.ranges import Span
+from ottla.pipeline.archive.verification import Content, compare_file, spans_of
 
 AT = TopicPartition("raw", 0)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from ottla.pipeline.archive.manifest import Archived, DataFile, topic_of
+from ottla.pipeline.archive.manifest import Archived, DataFile, Summary, topic_of
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.ingest.reload.settings import ReloadSettings
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets, from_json, to_json
@@ -56,7 +56,7 @@ class Task(NamedTuple):
     groups: list[list[str]]
 
 
-def make_plan(settings: ReloadSettings, path: str, archived: Archived, where: str) -> Plan:
+def make_plan(settings: ReloadSettings, path: str, archived: Summary, where: str) -> Plan:
     """`where` names the stage's table in errors."""
     topics = settings.topics or tuple(archived.topics)
     unknown = sorted(set(topics) - set(archived.topics))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ottla.pipeline.archive.filesystem import open_filesystem
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.ingest.reload.filesystem import open_filesystem
 from ottla.pipeline.ingest.reload.plan import Task, Times
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.rows import ARROW_WITH_HEADERS

@@ -11,9 +11,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.archive.manifest import combine
+from ottla.pipeline.archive.filesystem import readable_files
 from ottla.pipeline.archive.store import Manifests
-from ottla.pipeline.ingest.reload.filesystem import readable_files
 from ottla.pipeline.ingest.reload.plan import Plan, Task, files_for, group_overlapping
 from ottla.pipeline.spark.offsets import from_json, limited, ranges_between, to_json
 from ottla.pipeline.spark.reader_process import QueryReader
@@ -63,7 +62,7 @@ class ArchiveStreamReader(QueryReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Looks up the files for every batch: a merge may have put the records into others."""
         files = readable_files(self.plan.path, self.options)
-        archived = combine(Manifests(files).load())
+        archived = Manifests(files).load()
         tasks = []
         for wanted in ranges_between(from_json(start), from_json(end)):
             groups = group_overlapping(files_for(wanted, archived), wanted.partition)

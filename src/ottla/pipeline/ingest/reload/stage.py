@@ -41,7 +41,7 @@ class ArchiveSource:
         try:
             archive = Archive.at(self.path)
             archive.check()
-            plan = make_plan(self.settings, self.path, archive.load(), self.where)
+            plan = make_plan(self.settings, self.path, archive.summary(), self.where)
             yield from self._check_topics(partitions_needed(plan))
         except PipelineError as error:
             yield Finding(self.where, error.what, error.remedy)
@@ -68,7 +68,7 @@ class ArchiveSource:
     def start(self, spark: "SparkSession", trigger: Mapping[str, Any]) -> "StreamingQuery":
         from pyspark.sql import functions as F
 
-        from ottla.pipeline.ingest.reload.filesystem import credentials
+        from ottla.pipeline.archive.filesystem import credentials
 
         plan = self._load_or_make_plan(spark, files_at(self.context.checkpoint(self.name), spark))
         options = stream_options(plan, self.settings, credentials(spark, self.path))
@@ -85,7 +85,7 @@ class ArchiveSource:
         if not checkpoint.exists(_PLAN):
             archive = Archive.at(self.path, spark)
             archive.check()
-            plan = make_plan(self.settings, self.path, archive.load(), self.where)
+            plan = make_plan(self.settings, self.path, archive.summary(), self.where)
             checkpoint.create(_PLAN, plan.to_json())
         plan = Plan.from_json(checkpoint.read(_PLAN))
         check_unchanged(plan, self.settings, self.where)

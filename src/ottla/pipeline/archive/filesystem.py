@@ -1,4 +1,4 @@
-"""Reads the files of an archive in an executor's Python, without Java: local folders, S3, and HDFS."""
+"""Reads the files of an archive in Python, without Java: local folders, S3, and HDFS."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ def open_filesystem(path: str, options: Mapping[str, str]) -> tuple[Any, str]:
     except (OSError, ValueError) as error:
         raise PipelineError(
             f"The archive {path} cannot be read by Python: {error}.",
-            "A reload reads local folders, s3a://, and, if libhdfs is installed on every executor, hdfs://.",
+            "Python reads local folders, s3a://, and, if libhdfs is installed where it runs, hdfs://.",
         ) from error
 
 

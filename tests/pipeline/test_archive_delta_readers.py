@@ -1,0 +1,66 @@
+"""Delta tables of an archive, read by delta-rs: after batches, merges and checkpoints, and while they are written."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from tests.pipeline.written_archive import COLUMNS, ROWS, Written
+
+from ottla.pipeline.archive import delta, store
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    monkeypatch.setattr(store, "CONDENSE_AT", 4)
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 3)
+    return Written(tmp_path)
+
+
+def test_delta_rs_reads_every_version_with_checkpoints_and_merges(written: Written) -> None:
+    rows: list[int] = []
+    for _ in range(4):
+        for _ in range(2):
+            written.batch()
+            rows.append(written.batches * ROWS)
+            assert written.read() == list(range(rows[-1]))
+        written.merge()
+        rows.append(rows[-1])
+        assert written.read() == list(range(rows[-1]))
+    for version, count in enumerate(rows):
+        if version >= 2:
+            assert written.read(version) == list(range(count))
+    table = DeltaTable(written.folder / "raw")
+    assert [field.name for field in table.schema().fields] == [*COLUMNS.names, "date", "hour"]
+    assert table.metadata().partition_columns == ["date", "hour"]
+    (action,) = table.get_add_actions(flatten=True).to_struct_array().to_pylist()
+    assert (action["num_records"], action["min.offset"], action["max.offset"]) == (80, 0, 79)
+
+
+def test_a_reader_sees_whole_batches_while_they_are_written_and_merged(written: Written) -> None:
+    written.batch()
+    is_over = threading.Event()
+    seen: list[int] = []
+    errors: list[Exception] = []
+
+    def read() -> None:
+        try:
+            while not is_over.is_set():
+                offsets = written.read()
+                assert offsets == list(range(len(offsets)))
+                seen.append(len(offsets))
+        except Exception as error:
+            errors.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(30):
+        written.batch()
+        if number % 4 == 3:
+            written.merge()
+    is_over.set()
+    reader.join(60)
+    assert errors == []
+    assert seen == sorted(seen)
+    assert all(count % ROWS == 0 for count in seen)
+    assert written.read() == list(range(31 * ROWS))
