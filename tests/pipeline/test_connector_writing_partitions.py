@@ -12,7 +12,7 @@ from tests.pipeline.written_topics import create_topic, numbers, records, rows, 
 
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.sink.exactly_once_writers import Committed, mark_first_batch, verify_markers
-from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, MarkerTopic, marker_topic_name
+from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, TIMEOUT_S, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
@@ -47,13 +47,12 @@ class Sink:
         self.markers.admin.delete_topics([topic])[topic].result(30)
 
         def are_deleted() -> bool:
-            with contextlib.suppress(
-                RetriableError
-            ):  # the broker describes the topic, and then it is deleted
+            # The broker describes the topic, and then it is deleted: a reader waits for its records until a timeout.
+            with contextlib.suppress(RetriableError):
                 return self.markers.snapshot().markers == {}
             return False
 
-        wait_for(are_deleted, seconds=30)
+        wait_for(are_deleted, seconds=4 * TIMEOUT_S)
 
     def numbers(self, isolation: str = "read_committed") -> list[int]:
         return numbers(self.bootstrap, self.topic, isolation)

@@ -1,21 +1,29 @@
 """A pipeline from `init` to `sql`, as a person types it, on a real broker and real Spark."""
 
+import contextlib
 import http.client
 import json
+import os
+import pty
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
+from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.archiving import make_topic, produce, run_all, sink, some_records
-from tests.pipeline.pipeline_command import TIMEOUT_S, Running, ottla, ottla_asking, running
+from tests.pipeline.pipeline_command import COMMAND, TIMEOUT_S, Running, ottla, ottla_asking, running
 from tests.pipeline.transforming import read_topic
 from tests.pipeline.written_topics import wait_for
 
 from ottla.pipeline.stage import Context
 
+WAIT_S = 120
+STAGES = ("files", "orders", "archive")
 GOOD = '{"id": %d, "customer": "ada", "item": "pears", "quantity": 2, "price": 0.8}'
 
 
@@ -106,25 +114,70 @@ def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
         wait_for_rows(run, "orders", 2)
         wait_for_rows(run, "archive", 2)
         wait_for(lambda: status_of(run, "/readyz") == 200)
+        # The lag is measured in intervals.
+        wait_for(lambda: metrics_of(run).get(("lag_records", "archive")) == 0, WAIT_S)
+        check_metrics(metrics_of(run))
         so_far = len(run.text())
         own_broker.kill()
         spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
         run.wait_for(": waiting: ", "Next attempt in", since=so_far)
         wait_for(lambda: status_of(run, "/readyz") == 503)
         assert status_of(run, "/healthz") == 200
+        assert metrics_of(run)["ready",] == 0
+        assert any(metrics_of(run).get(("restarts_total", stage)) for stage in STAGES)
+        wait_for(lambda: ("lag_records", "archive") not in metrics_of(run), WAIT_S)
+        assert metrics_of(run)["rows_total", "archive"] == 2
         own_broker.start()
         wait_for_rows(run, "orders", 49)
+        wait_for(lambda: metrics_of(run).get(("lag_records", "orders")) == 0, WAIT_S)
+        assert metrics_of(run)["rows_total", "orders"] == 49
         assert run.end(signal.SIGTERM) == 0
         assert "Stopped: " in run.text()
     assert ids(own_broker, "orders") == list(range(1, 50))
 
 
+def check_metrics(found: dict[tuple[str, ...], float]) -> None:
+    """Of the two records of the sample data, when all stages have processed them."""
+    for stage in STAGES:
+        assert found["rows_total", stage] == 2
+        assert found["stage_state", stage, "running"] == 1
+        assert found["restarts_total", stage] == 0
+        assert found["batch_duration_seconds_count", stage] >= 1
+        phases = [value for name, value in found.items() if name[:2] == ("batch_phase_seconds_total", stage)]
+        assert 0 < sum(phases) <= found["batch_duration_seconds_sum", stage] * 1.01
+    assert found["ready",] == found["live",] == 1
+    assert found["dead_letters_total", "orders"] == 0
+    assert found["lag_seconds", "archive"] == 0
+    # A spool directory has no records that are waiting.
+    assert ("lag_records", "files") not in found
+    archived = [name for name in found if name[0] == "archive_behind_records"]
+    assert {name[1:3] for name in archived} == {("archive", "raw")}
+
+
+def metrics_of(run: Running) -> dict[tuple[str, ...], float]:
+    """By name without its prefix, and values of the labels, in both formats."""
+    plain, _ = response_of(run, "/metrics")
+    openly, _ = response_of(run, "/metrics", "application/openmetrics-text")
+    read = [
+        {(sample.name.removeprefix("ottla_pipeline_"), *sample.labels.values()): sample.value}
+        for text, parse in ((plain, parse_prometheus), (openly, parse_open_metrics))
+        for family in parse(text)
+        for sample in family.samples
+    ]
+    return {name: value for sample in read for name, value in sample.items()}
+
+
 def status_of(run: Running, path: str) -> int:
+    return response_of(run, path)[1]
+
+
+def response_of(run: Running, path: str, accept: str = "*/*") -> tuple[str, int]:
     address = run.text().partition("Health: http://")[2].partition("/")[0]
     connection = http.client.HTTPConnection(address, timeout=30)
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status
+        connection.request("GET", path, headers={"Accept": accept})
+        response = connection.getresponse()
+        return response.read().decode(), response.status
     finally:
         connection.close()
 
@@ -139,6 +192,51 @@ def wait_for_rows(run: Running, stage: str, count: int) -> None:
         assert run.process.poll() is None, run.text()
         assert time.monotonic() < deadline, run.text()
         time.sleep(0.1)
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_gets_lines_of_json(folder: Path, tmp_path: Path) -> None:
+    arguments = ("pipeline", "run", "--once", "--file", str(folder))
+    shown = shown_at_terminal(*arguments)
+    assert "Created topic raw" in shown
+    assert "BATCH TIME" in shown
+    assert "Done: files 2 rows, orders 2 rows, archive 2 rows." in shown
+    # Spark's output would break the table.
+    assert "WARN" not in shown
+    assert (folder / "spark.log").exists()
+
+    spool(folder, "more.jsonl", GOOD % 3, "this is no order")
+    events = [json.loads(line) for line in ottla(*arguments).splitlines()]
+    assert events[0]["event"] == "start"
+    orders = [event for event in events if event["event"] == "batch" and event["stage"] == "orders"]
+    assert (sum(batch["rows"] for batch in orders), orders[-1]["dead_letters"]) == (2, 1)
+    assert {(event["stage"], event["state"]) for event in events if event["event"] == "state"} == {
+        (stage, state) for stage in STAGES for state in ("running", "done")
+    }
+    end = events[-1]
+    assert (end["event"], end["stopped"], [stage["rows"] for stage in end["stages"]]) == (
+        "end",
+        False,
+        [2] * 3,
+    )
+
+
+def shown_at_terminal(*arguments: str) -> str:
+    """All that a command prints whose stdout and stderr are a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    parts = []
+    try:
+        # The end of the last process that has the terminal is an error here.
+        with contextlib.suppress(OSError):
+            while part := os.read(leader, 65_536):
+                parts.append(part)
+        assert process.wait(TIMEOUT_S) == 0, b"".join(parts).decode(errors="replace")
+    finally:
+        os.close(leader)
+        process.kill()
+        process.wait()
+    return b"".join(parts).decode(errors="replace")
 
 
 def test_validate_reports_all_errors_at_once(folder: Path) -> None:

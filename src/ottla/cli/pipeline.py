@@ -61,18 +61,25 @@ def validate(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
 def run(
     once: Annotated[bool, typer.Option("--once", help="Process the data that is there, then end.")] = False,
     only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="Only this stage.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Print log lines, also at a terminal.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print lines for people, also at a terminal.")
+    ] = False,
     master: Master = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve /healthz and /readyz over HTTP."),
+        typer.Option(
+            "--metrics", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz over HTTP."
+        ),
     ] = None,
     metrics_remote: Annotated[
         bool, typer.Option("--metrics-remote", help="Let --metrics use an address that other machines reach.")
     ] = False,
     file: File = DEFAULT_FILE,
 ) -> None:
-    """Run the stages of a pipeline until Ctrl-C or SIGTERM. It continues where it was stopped."""
+    """Run the stages of a pipeline until Ctrl-C or SIGTERM. It continues where it was stopped.
+
+    At a terminal it shows a table with a line for each stage, otherwise it prints lines of JSON.
+    """
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import run_pipeline
     from ottla.pipeline.health import parse_address
@@ -84,7 +91,11 @@ def run(
     _print_findings(findings)
     if any(not finding.is_warning for finding in findings):
         raise typer.Exit(1)
-    if not run_pipeline(pipeline, once=once, only=only, plain=plain, master=master, metrics=address):
+    as_json = not plain and not sys.stdout.isatty()
+    succeeded = run_pipeline(
+        pipeline, once=once, only=only, plain=plain, as_json=as_json, master=master, metrics=address
+    )
+    if not succeeded:
         raise typer.Exit(1)
 
 

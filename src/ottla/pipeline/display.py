@@ -1,9 +1,13 @@
-"""The display of a running pipeline: a live table at a terminal, or plain lines for a log."""
+"""The display of a running pipeline: a live table at a terminal, lines of JSON for programs, or plain lines."""
 
+import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -16,6 +20,59 @@ from ottla.pipeline.runner import Display, StageRun
 _LATE = ">DROPPED LATE"
 _COLUMNS = ("STAGE", ">ROWS/S", ">ROWS", ">BEHIND", ">BATCH", ">BATCH TIME", ">DEAD LETTERS", _LATE, "STATE")
 _STYLES = {"running": "green", "waiting": "yellow", "done": "blue", "failed": "bold red"}
+
+
+class Form(Enum):
+    """The form of the output."""
+
+    TABLE = "table"
+    JSON = "json"
+    PLAIN = "plain"
+
+
+class Output:
+    """The stdout of a run. Everything goes through it, so that lines of JSON are nothing else."""
+
+    def __init__(self, console: Console, form: Form) -> None:
+        self.console = console
+        self.form = form
+
+    def say(self, text: str, event: str, **fields: Any) -> None:
+        """`text` for people, or `event` with its fields for programs."""
+        if self.form is Form.JSON:
+            write_event(event, **fields)
+        else:
+            self.console.print(text)
+
+
+def write_event(event: str, **fields: Any) -> None:
+    document = {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "event": event, **fields}
+    print(json.dumps(document, ensure_ascii=False, default=str))
+    # A program that reads a pipe wants each event at once.
+    sys.stdout.flush()
+
+
+class JsonDisplay:
+    """An event for each batch and for each change of a stage's state."""
+
+    def changed(self, run: StageRun) -> None:
+        write_event("state", stage=run.name, state=run.state, note=run.note)
+
+    def batch(self, run: StageRun, progress: Progress) -> None:
+        write_event(
+            "batch",
+            stage=run.name,
+            batch=progress.batch,
+            rows=progress.rows,
+            seconds=progress.seconds,
+            rows_per_second=round(progress.rows_per_second, 1),
+            behind=progress.behind,
+            dead_letters=progress.dead_letters,
+            late_rows=progress.late_rows,
+        )
+
+    def show(self, runs: Sequence[StageRun]) -> None:
+        pass
 
 
 class PlainDisplay:
@@ -57,15 +114,19 @@ class _LiveDisplay:
 
 
 @contextmanager
-def display_for(console: Console, *, plain: bool) -> Iterator[Display]:
-    if plain:
-        yield PlainDisplay(console.print)
+def display_for(output: Output) -> Iterator[Display]:
+    if output.form is Form.JSON:
+        yield JsonDisplay()
         return
-    with Live(console=console, auto_refresh=False) as live:
+    if output.form is Form.PLAIN:
+        yield PlainDisplay(output.console.print)
+        return
+    with Live(console=output.console, auto_refresh=False) as live:
         yield _LiveDisplay(live)
 
 
 def table_of(runs: Sequence[StageRun]) -> RenderableType:
+    """One line for each stage. At a narrow terminal the names and states are cut, never the numbers."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     has_late = any(run.late_rows for run in runs)
     for column in _COLUMNS if has_late else (column for column in _COLUMNS if column != _LATE):
@@ -75,9 +136,13 @@ def table_of(runs: Sequence[StageRun]) -> RenderableType:
         )
     for run in runs:
         late = [f"{run.late_rows:,}" if run.late_rows else ""] if has_late else []
-        cells = [Text(cell) for cell in (*_cells_of(run), *late)]
-        table.add_row(*cells, Text(state_of(run), style=_STYLES[run.state]))
+        cells = [_one_line(cell) for cell in (*_cells_of(run), *late)]
+        table.add_row(*cells, _one_line(state_of(run), _STYLES[run.state]))
     return table
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    return Text(" ".join(text.split()), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _cells_of(run: StageRun) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from rich.console import Console
 from ottla.admin.signal_flag import SignalFlag
 from ottla.model.http_address import HttpAddress
 from ottla.pipeline.config import Pipeline
-from ottla.pipeline.display import display_for
+from ottla.pipeline.display import Form, Output, display_for
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.health import Health, serve_health
+from ottla.pipeline.lag_watch import LagWatch
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.runner import StageRun, is_ended, open_session, run_stages, trigger_of, waves_of
 from ottla.pipeline.topics import connect, create_missing_topics
@@ -32,47 +33,57 @@ def run_pipeline(
     once: bool = False,
     only: str | None = None,
     plain: bool = False,
+    as_json: bool = False,
     master: str | None = None,
     metrics: HttpAddress | None = None,
 ) -> bool:
     """Returns whether no stage failed. Ctrl-C and SIGTERM stop it without loss: the next run resumes there.
 
-    `metrics` is the address at which it serves its health.
+    `plain` and `as_json` are forms of the output; without them it is a table at a terminal, otherwise plain lines.
+    `metrics` is the address at which it serves its health and its metrics.
     """
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    plain = plain or not console.is_terminal
+    output = output_of(plain=plain, as_json=as_json)
     for topic in create_missing_topics(connect(pipeline.context.cluster), pipeline.topics):
-        console.print(f"Created topic {topic}")
+        output.say(f"Created topic {topic}", "topic", created=topic)
     waves = waves_of(pipeline, only, once=once)
     runs = [run for wave in waves for run in wave]
-    health = Health(runs)
+    lags = LagWatch(pipeline.context.cluster, runs)
+    health = Health(runs, lags=lambda: lags.lags)
     stop = SignalFlag()
-    log = None if plain else pipeline.context.folder / _LOG_NAME
+    log = None if output.form is not Form.TABLE else pipeline.context.folder / _LOG_NAME
     where = master or pipeline.spark.master
-    console.print(f"Starting Spark on {where}" + (f"; its log is {log}" if log else ""))
+    output.say(f"Starting Spark on {where}" + (f"; its log is {log}" if log else ""), "start", master=where)
     with (
         set_by_signals(stop),
-        health_at(metrics, health, console),
+        served_at(metrics, health, lags, output),
         stderr_to(log),
         open_session(pipeline, master) as spark,
     ):
-        if spark.sparkContext.uiWebUrl:
-            console.print(f"Spark's web UI: {spark.sparkContext.uiWebUrl}")
+        if url := spark.sparkContext.uiWebUrl:
+            output.say(f"Spark's web UI: {url}", "spark", web_ui=url)
         # Again, because Spark installs a handler of its own when it creates a session.
-        with set_by_signals(stop), display_for(console, plain=plain) as display:
+        with set_by_signals(stop), display_for(output) as display:
             trigger = trigger_of(pipeline, once=once)
             succeeded = run_stages(spark, waves, trigger, display, stop, health.polled)
-        console.print(closing_lines(runs, stopped=stop.is_set() or is_ended(runs)))
+        stopped = stop.is_set() or is_ended(runs)
+        output.say(closing_lines(runs, stopped=stopped), "end", stopped=stopped, stages=health.stages())
     return succeeded
 
 
+def output_of(*, plain: bool, as_json: bool) -> Output:
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if as_json:
+        return Output(console, Form.JSON)
+    return Output(console, Form.PLAIN if plain or not console.is_terminal else Form.TABLE)
+
+
 @contextmanager
-def health_at(address: HttpAddress | None, health: Health, console: Console) -> Iterator[None]:
+def served_at(address: HttpAddress | None, health: Health, lags: LagWatch, output: Output) -> Iterator[None]:
     if address is None:
         yield
         return
-    with serve_health(address, health) as url:
-        console.print(f"Health: {url}/healthz and {url}/readyz")
+    with serve_health(address, health) as url, lags.measuring():
+        output.say(f"Health: {url}/healthz and {url}/readyz\nMetrics: {url}/metrics", "serving", url=url)
         yield
 
 

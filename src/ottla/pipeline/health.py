@@ -1,31 +1,45 @@
-"""Serves the health of a running pipeline over HTTP: `/healthz` and `/readyz`, for a supervisor such as Kubernetes.
+"""Serves a running pipeline over HTTP: `/healthz` and `/readyz` for a supervisor such as Kubernetes, `/metrics` for
+Prometheus.
 
 Who can connect reads the names and errors of the stages. So it listens on loopback addresses, unless others are asked
 for.
 """
 
 import json
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import Any
 
+from ottla.metrics import TextFormat, choose_format
 from ottla.model.http_address import ADDRESS_FORMAT, HttpAddress, parse_http_address
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.lag_watch import StageLag
+from ottla.pipeline.metrics import RunState, text_of
 from ottla.pipeline.runner import StageRun
 
 # A poll starts stages, which takes minutes on a busy machine.
 _POLL_TIMEOUT_S = 300.0
 _REQUEST_TIMEOUT_S = 10.0
+# Each has a thread.
+_CONNECTIONS_MAX = 16
 
 
 class Health:
     """What the endpoints report. The runner calls `polled` at every poll of its stages."""
 
-    def __init__(self, runs: Sequence[StageRun], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        runs: Sequence[StageRun],
+        clock: Callable[[], float] = time.monotonic,
+        lags: Callable[[], Mapping[str, StageLag]] = dict,
+    ) -> None:
+        """`lags` are those of the stages, as far as they are known."""
         self._runs = runs
+        self._lags = lags
         self._clock = clock
         self._polled_at = clock()
 
@@ -41,6 +55,10 @@ class Health:
         return self.is_live() and all(
             run.state in ("running", "done") for run in self._runs if run.is_required
         )
+
+    def metrics(self, text_format: TextFormat) -> str:
+        state = RunState(self._runs, self._lags(), self.is_live(), self.is_ready(), time.time())
+        return text_of(state, text_format)
 
     def stages(self) -> list[dict[str, Any]]:
         return [
@@ -77,8 +95,7 @@ def serve_health(address: HttpAddress, health: Health) -> Iterator[str]:
     class Handler(_Handler):
         reported = health
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
+    class Server(_Server):
         address_family = _family(address.host)
 
     try:
@@ -104,6 +121,32 @@ def _family(host: str) -> Any:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = BoundedSemaphore(_CONNECTIONS_MAX)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Closes a connection if there are too many: those that say nothing end after their timeout."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that hangs up is no error of the pipeline.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     reported: Health
     timeout = _REQUEST_TIMEOUT_S
@@ -120,15 +163,20 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/readyz":
             is_ready = health.is_ready()
             self._respond(200 if is_ready else 503, {"ready": is_ready, "stages": health.stages()})
+        elif path == "/metrics":
+            text_format = choose_format(self.headers.get("Accept", ""))
+            self._send(200, text_format.content_type, health.metrics(text_format).encode(errors="replace"))
         else:
-            self._respond(404, {"error": f"There is no {path}. Ask for /healthz or /readyz."})
+            self._respond(404, {"error": f"There is no {path}. Ask for /metrics, /healthz or /readyz."})
 
     do_HEAD = do_GET
 
     def _respond(self, status: int, document: dict[str, Any]) -> None:
-        body = f"{json.dumps(document)}\n".encode()
+        self._send(status, "application/json", f"{json.dumps(document)}\n".encode())
+
+    def _send(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

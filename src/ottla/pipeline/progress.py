@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.pipeline.spark.offsets import EXTRA_PREFIX
+
+_WHOLE_BATCH = "triggerExecution"
 
 # by topic and partition
 TopicOffsets = dict[str, dict[int, int]]
@@ -15,7 +17,8 @@ TopicOffsets = dict[str, dict[int, int]]
 class Progress:
     """One batch. `behind` is None if the source does not count in records, or does not report its latest offset.
 
-    `late_rows` are rows that Spark dropped, because they came later than the watermark allows.
+    `late_rows` are rows that Spark dropped, because they came later than the watermark allows. `phases` are the parts
+    of `seconds`, by Spark's names. `state_rows` and `state_bytes` are what a query with state holds.
     """
 
     batch: int
@@ -25,12 +28,17 @@ class Progress:
     behind: int | None
     dead_letters: int | None
     late_rows: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    state_rows: int | None = None
+    state_bytes: int | None = None
 
 
 def progress_of(report: Mapping[str, Any]) -> Progress:
     """`report` is Spark's `StreamingQueryProgress` as a dictionary."""
     sources = report.get("sources") or []
-    seconds = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
+    phases = {name: float(ms) / 1000 for name, ms in (report.get("durationMs") or {}).items()}
+    seconds = phases.pop(_WHOLE_BATCH, 0.0)
+    operators = report.get("stateOperators") or []
     rows = int(report.get("numInputRows") or 0)
     return Progress(
         batch=int(report.get("batchId") or 0),
@@ -39,11 +47,27 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
         seconds=seconds,
         behind=_behind_of(sources),
         dead_letters=_dead_letters_of(report.get("observedMetrics") or {}),
-        late_rows=sum(
-            int(operator.get("numRowsDroppedByWatermark") or 0)
-            for operator in report.get("stateOperators") or []
-        ),
+        late_rows=_sum_of(operators, "numRowsDroppedByWatermark"),
+        phases=phases,
+        state_rows=_sum_of(operators, "numRowsTotal") if operators else None,
+        state_bytes=_sum_of(operators, "memoryUsedBytes") if operators else None,
     )
+
+
+def position_of(report: Mapping[str, Any]) -> TopicOffsets | None:
+    """Up to where the query has read its topics; None if no source is a topic."""
+    ends = [topic_offsets(source.get("endOffset")) for source in report.get("sources") or []]
+    position: TopicOffsets = {}
+    for end in ends:
+        for topic, partitions in (end or {}).items():
+            read = position.setdefault(topic, {})
+            # Two sources of a query may read the same topic: the slower one counts.
+            read.update({at: min(offset, read.get(at, offset)) for at, offset in partitions.items()})
+    return position or None
+
+
+def _sum_of(operators: Iterable[Mapping[str, Any]], name: str) -> int:
+    return sum(int(operator.get(name) or 0) for operator in operators)
 
 
 def _behind_of(sources: Iterable[Mapping[str, Any]]) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline.config import Pipeline, as_text
 from ottla.pipeline.errors import PipelineError, RetriableError
-from ottla.pipeline.progress import Progress, progress_of
+from ottla.pipeline.progress import Progress, TopicOffsets, position_of, progress_of
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.restarts import ONCE, RestartPolicy, Restarts, policy_of
 from ottla.pipeline.stage import Stage
@@ -43,7 +43,14 @@ class StageRun:
         self.rows = 0
         self.dead_letters: int | None = None
         self.late_rows = 0
+        self.batches = 0
+        self.batch_seconds = 0.0
+        # in sum, by Spark's names; replaced as a whole, since another thread reads it
+        self.phase_seconds: Mapping[str, float] = {}
+        self.restarts = 0
+        self.last_batch_at_s: float | None = None
         self.progress: Progress | None = None
+        self.position: TopicOffsets | None = None
         self.is_required = is_required
         self._ends_with_its_data = policy is ONCE
         self._restarts = Restarts(policy)
@@ -99,12 +106,24 @@ class StageRun:
         batches = [item for report in reports if (item := progress_of(report)).batch > seen and item.rows]
         for batch in batches:
             self._restarts.reset()
-            self.rows += batch.rows
-            self.late_rows += batch.late_rows
-            if batch.dead_letters is not None:
-                self.dead_letters = (self.dead_letters or 0) + batch.dead_letters
+            self._count(batch)
+        self.position = position_of(last) or self.position
         self.progress = batches[-1] if batches else self._idle(progress_of(last))
         return batches
+
+    def _count(self, batch: Progress) -> None:
+        self.rows += batch.rows
+        self.late_rows += batch.late_rows
+        if batch.dead_letters is not None:
+            self.dead_letters = (self.dead_letters or 0) + batch.dead_letters
+        self.batches += 1
+        self.batch_seconds += batch.seconds
+        sums = self.phase_seconds
+        self.phase_seconds = {
+            **sums,
+            **{phase: sums.get(phase, 0.0) + seconds for phase, seconds in batch.phases.items()},
+        }
+        self.last_batch_at_s = time.time()
 
     def _idle(self, report: Progress) -> Progress | None:
         """A report without rows updates how far behind the stage is; the last batch stays the last."""
@@ -122,6 +141,7 @@ class StageRun:
         if restart is None:
             self.state, self.note = "failed", summary.sentence
         else:
+            self.restarts += 1
             self._start_at = now + restart.pause_s
             self.state, self.note = "waiting", f"{summary.sentence} {restart.text}"
 

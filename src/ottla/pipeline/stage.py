@@ -1,10 +1,11 @@
 """The interface of a stage, and what all stages of a pipeline share. A stage is one streaming query."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.settings import setting
 
 if TYPE_CHECKING:
@@ -104,6 +105,41 @@ class Stage(Protocol):
 class Guard(Protocol):
     """A stage that keeps records which would be lost without it."""
 
-    def risks(self) -> list[str]:
-        """Sentences about records that will be lost soon, or are lost already; without Spark."""
+    def risks(self, spark: "SparkSession | None" = None) -> list[str]:
+        """Sentences about records that will be lost soon, or are lost already; without a Spark that runs.
+
+        `spark` is for a checkpoint that is not local, and may be a Hadoop client.
+        """
+        ...
+
+
+class PartitionLag(Protocol):
+    """How far an archive is behind one partition."""
+
+    @property
+    def at(self) -> TopicPartition: ...
+    @property
+    def behind(self) -> int: ...
+    @property
+    def deleted(self) -> int:
+        """Offsets that were deleted before they were archived."""
+        ...
+
+    @property
+    def used(self) -> float:
+        """The share of the retention that is used up."""
+        ...
+
+    @property
+    def expires_in_s(self) -> float | None:
+        """When the oldest record that is not archived is deleted; None if there is none, or no limit."""
+        ...
+
+
+@runtime_checkable
+class Archiving(Protocol):
+    """A stage that archives topics, and watches their retention while it runs."""
+
+    def lags(self) -> Sequence[PartitionLag]:
+        """Of each partition, by the last check; empty before the first, and after one that failed."""
         ...

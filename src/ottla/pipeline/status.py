@@ -1,14 +1,23 @@
-"""How far each stage is, from its checkpoint and the cluster. Needs no Spark, and the pipeline need not run."""
+"""How far each stage is, from its checkpoint and the cluster. Needs no Spark, and the pipeline need not run.
 
-from collections.abc import Sequence
+A checkpoint on s3a:// or hdfs:// is read by Hadoop's client in a Java without Spark.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.pipeline.config import Pipeline, StageDeclaration
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.files import files_at, root_cause
 from ottla.pipeline.progress import TopicOffsets, records_behind, topic_offsets
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.stage import Guard, Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FILE_SCHEME = "file://"
 
@@ -31,10 +40,23 @@ class StageStatus(NamedTuple):
 def statuses(pipeline: Pipeline, end_offsets: "EndOffsets") -> list[StageStatus]:
     stages = pipeline.stages()
     lines = []
-    for item in pipeline.declared:
-        status = status_of(item, pipeline.context.checkpoint(item.name), end_offsets)
-        lines.append(status._replace(risks=end_offsets.risks_of(stages[item.name])))
+    with _client_for(pipeline) as client:
+        for item in pipeline.declared:
+            status = status_of(item, pipeline.context.checkpoint(item.name), end_offsets, client)
+            lines.append(status._replace(risks=end_offsets.risks_of(stages[item.name], client)))
     return lines
+
+
+@contextlib.contextmanager
+def _client_for(pipeline: Pipeline) -> "Iterator[SparkSession | None]":
+    """None if the checkpoints are local."""
+    if local_path(pipeline.context.path(pipeline.context.checkpoints)) is not None:
+        yield None
+        return
+    from ottla.pipeline.hadoop_client import hadoop_client
+
+    with hadoop_client(pipeline) as client:
+        yield client
 
 
 class EndOffsets:
@@ -47,7 +69,6 @@ class EndOffsets:
     def of(self, topics: set[str]) -> TopicOffsets | None:
         """None if the cluster does not respond."""
         from ottla.admin.cluster import ClusterError
-        from ottla.pipeline.errors import PipelineError
         from ottla.pipeline.topics import connect, end_offsets
 
         if self.error is not None:
@@ -58,36 +79,35 @@ class EndOffsets:
             self.error = str(error)
             return None
 
-    def risks_of(self, stage: Stage) -> list[str]:
+    def risks_of(self, stage: Stage, client: "SparkSession | None" = None) -> list[str]:
         """Empty if the cluster does not respond."""
         from ottla.admin.cluster import ClusterError
-        from ottla.pipeline.errors import PipelineError
 
         if self.error is not None or not isinstance(stage, Guard):
             return []
         try:
-            return stage.risks()
+            return stage.risks(client)
         except (PipelineError, ClusterError) as error:
             self.error = str(error)
             return []
 
 
-def status_of(item: StageDeclaration, folder: str, ends: EndOffsets) -> StageStatus:
-    """`folder` is the stage's checkpoint."""
-    path = local_path(folder)
+def status_of(
+    item: StageDeclaration, folder: str, ends: EndOffsets, client: "SparkSession | None" = None
+) -> StageStatus:
+    """`folder` is the stage's checkpoint; one that is not local needs a client of Hadoop."""
     kind = item.kind if item.group != "transforms" else "transform"
-    if path is None:
-        state = f"its checkpoint {folder} can only be read with Spark"
-        return StageStatus(item.name, kind, state, None, None, [], None)
-    checkpoint = Checkpoint.at(str(path))
-    committed = checkpoint.last_committed()
-    at = None if committed is None else _commit_time(path, committed)
-    done = [] if committed is None else checkpoint.source_offsets(committed)
+    with _explained(folder):
+        files = files_at(folder, client)
+        checkpoint = Checkpoint(files)
+        committed, planned = checkpoint.last_committed(), checkpoint.last_planned()
+        at = None if committed is None else _as_text(files.modified_s(f"commits/{committed}"))
+        done = [] if committed is None else checkpoint.source_offsets(committed)
     offsets = [topic_offsets(offset) for offset in done]
     return StageStatus(
         item.name,
         kind,
-        _state_of(checkpoint.last_planned(), committed),
+        _state_of(planned, committed),
         committed,
         at,
         [raw if known is None else known for raw, known in zip(done, offsets, strict=True)],
@@ -95,8 +115,21 @@ def status_of(item: StageDeclaration, folder: str, ends: EndOffsets) -> StageSta
     )
 
 
-def _commit_time(checkpoint: Path, batch_id: int) -> str:
-    modified_s = (checkpoint / "commits" / str(batch_id)).stat().st_mtime
+@contextlib.contextmanager
+def _explained(folder: str) -> Iterator[None]:
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        raise PipelineError(
+            f"The checkpoint {folder} cannot be read: {root_cause(error)}.",
+            "Check the path and its permissions; if it is not local, also its address and credentials in `conf` of "
+            "[spark].",
+        ) from None
+
+
+def _as_text(modified_s: float) -> str:
     return datetime.fromtimestamp(modified_s, UTC).isoformat(timespec="seconds")
 
 

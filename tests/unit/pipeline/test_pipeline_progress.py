@@ -8,7 +8,15 @@ import pytest
 from tests.unit.pipeline.fake_stages import FakeStage
 
 from ottla.pipeline.config import StageDeclaration
-from ottla.pipeline.progress import Progress, TopicOffsets, progress_of, records_behind, topic_offsets
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.progress import (
+    Progress,
+    TopicOffsets,
+    position_of,
+    progress_of,
+    records_behind,
+    topic_offsets,
+)
 from ottla.pipeline.status import local_path, status_of
 
 
@@ -38,16 +46,27 @@ def test_progress_is_read_from_sparks_report() -> None:
     report = {
         "batchId": 7,
         "numInputRows": 10,
-        "durationMs": {"triggerExecution": 500},
+        "durationMs": {"triggerExecution": 500, "addBatch": 400, "walCommit": 25},
         "sources": [source({"t": {"0": 10}}, {"t": {"0": 25}}), source({"entry": 3}, None)],
         "observedMetrics": {"x": {"dead_letters": 2}, "y": {"other": 1}},
-        "stateOperators": [{"numRowsDroppedByWatermark": 3}, {"numRowsDroppedByWatermark": 1}],
+        "stateOperators": [
+            {"numRowsDroppedByWatermark": 3, "numRowsTotal": 7, "memoryUsedBytes": 1000},
+            {"numRowsDroppedByWatermark": 1, "numRowsTotal": 2, "memoryUsedBytes": 500},
+        ],
     }
-    assert progress_of(report) == Progress(7, 10, 20.0, 0.5, 15, 2, 4)
+    phases = {"addBatch": 0.4, "walCommit": 0.025}
+    assert progress_of(report) == Progress(7, 10, 20.0, 0.5, 15, 2, 4, phases, 9, 1500)
+    assert position_of(report) == {"t": {0: 10}}
 
 
 def test_a_report_without_numbers_is_no_error() -> None:
     assert progress_of({"batchId": 0, "sources": []}) == Progress(0, 0, 0.0, 0.0, None, None)
+
+
+def test_of_two_sources_that_read_a_topic_the_slower_one_is_the_position() -> None:
+    reads = [source({"t": {"0": 10, "1": 3}}, {}), source({"t": {"0": 4}, "u": {"0": 1}}, {})]
+    assert position_of({"sources": reads}) == {"t": {0: 4, 1: 3}, "u": {0: 1}}
+    assert position_of({"sources": [source({"entry": 3}, None)]}) is None
 
 
 def test_records_behind_count_partitions_that_are_new_from_their_beginning() -> None:
@@ -100,8 +119,15 @@ def test_the_status_counts_what_a_stage_is_behind(tmp_path: Path) -> None:
     assert (away.batch, away.behind) == (0, None)
 
 
-def test_a_remote_checkpoint_needs_spark() -> None:
+def test_a_remote_checkpoint_needs_a_client(tmp_path: Path) -> None:
     item = StageDeclaration("sources", "s", "fake", None, FakeStage)
-    status = status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
-    assert "can only be read with Spark" in status.state
+    with pytest.raises(PipelineError, match="can be read only through Spark"):
+        status_of(item, "s3a://bucket/cp/s", Ends({}))  # type: ignore[arg-type]
     assert local_path("hdfs://x") is None
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    item = StageDeclaration("sources", "s", "fake", None, FakeStage)
+    (tmp_path / "commits").write_text("not a folder")
+    with pytest.raises(PipelineError, match=f"The checkpoint {tmp_path} cannot be read: .*Not a directory"):
+        status_of(item, str(tmp_path), Ends({}))  # type: ignore[arg-type]

@@ -1,6 +1,14 @@
 """The states of a stage in a run, without Spark: started, restarted, given up, stopped."""
 
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import termios
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +21,7 @@ from tests.unit.pipeline.fake_stages import FakeQuery, FakeStage
 from ottla.admin.signal_flag import SignalFlag
 from ottla.pipeline import runner
 from ottla.pipeline.config import Pipeline, SparkSettings, StageDeclaration, TopicSettings
-from ottla.pipeline.display import PlainDisplay, display_for, state_of, table_of
+from ottla.pipeline.display import Form, Output, PlainDisplay, display_for, state_of, table_of
 from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
 from ottla.pipeline.foreground import closing_lines
 from ottla.pipeline.progress import Progress
@@ -357,15 +365,80 @@ def test_rows_that_were_dropped_as_late_have_a_column_where_there_are_any() -> N
 
 def test_plain_is_plain() -> None:
     console = Console(force_terminal=False)
-    with display_for(console, plain=True) as display:
+    with display_for(Output(console, Form.PLAIN)) as display:
         assert isinstance(display, PlainDisplay)
+
+
+def test_programs_get_a_line_of_json_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(Console(force_terminal=False), Form.JSON)
+    run = run_of(stage("örders", AWAY))
+    output.say("Created topic raw", "topic", created="raw")
+    with display_for(output) as display:
+        step(run, 0)
+        display.changed(run)
+        display.batch(run, Progress(3, 1500, 3000.04, 0.5, 42, 7, late_rows=2))
+        display.show([run])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(datetime.fromisoformat(event.pop("at")).tzinfo for event in events)
+    note = "The broker is away. Start it. Next attempt in 1 s."
+    assert events == [
+        {"event": "topic", "created": "raw"},
+        {"event": "state", "stage": "örders", "state": "waiting", "note": note},
+        {
+            "event": "batch",
+            "stage": "örders",
+            "batch": 3,
+            "rows": 1500,
+            "seconds": 0.5,
+            "rows_per_second": 3000.0,
+            "behind": 42,
+            "dead_letters": 7,
+            "late_rows": 2,
+        },
+    ]
+
+
+@pytest.mark.parametrize("columns", [70, 90, 200])
+def test_at_a_terminal_each_stage_has_one_line_which_fits(columns: int) -> None:
+    done = run_of(stage("orders", finished(report(4, 123_456, behind=17), report(5, 1))))
+    step(done, 0)
+    step(done, 1)
+    wrong = run_of(stage("wrong", RetriableError("The first\nline. " * 20, "Start it.")))
+    step(wrong, 0)
+    runs = [done, wrong, run_of(stage("a-stage-with-a-name-that-is-long-for-a-stage"))]
+    shown = frame_at_terminal(runs, columns)
+    assert len(shown) == 1 + len(runs), shown
+    assert [line[:4] for line in shown] == ["STAG", "orde", "wron", "a-st"]
+    assert all(len(line) <= columns for line in shown)
+    # The numbers are never cut.
+    assert "123,457" in shown[1]
+
+
+def frame_at_terminal(runs: Sequence[StageRun], columns: int) -> list[str]:
+    """The lines of the table, as a terminal with so many columns gets them."""
+    leader, follower = pty.openpty()
+    try:
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        with os.fdopen(follower, "w") as file:
+            console = Console(
+                file=file, highlight=False, markup=False, width=os.get_terminal_size(follower)[0]
+            )
+            assert console.is_terminal
+            with display_for(Output(console, Form.TABLE)) as display:
+                display.show(runs)
+            text = os.read(leader, 65_536).decode()
+    finally:
+        os.close(leader)
+    frame = text[text.rindex("STAGE") :]
+    lines = [re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", line).rstrip() for line in frame.splitlines()]
+    return [line for line in lines if line]
 
 
 def test_at_a_terminal_the_table_is_live_and_errors_stay_above_it() -> None:
     output = StringIO()
     console = Console(file=output, force_terminal=True, width=150, markup=False)
     wrong = run_of(stage("wrong", WRONG))
-    with display_for(console, plain=False) as display:
+    with display_for(Output(console, Form.TABLE)) as display:
         display.show([wrong])
         step(wrong, 0)
         display.changed(wrong)

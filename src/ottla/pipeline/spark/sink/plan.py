@@ -37,8 +37,12 @@ _FIRST_COME = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample"}
 _IN_PLACE = {"Project", "Filter", "Generate", "SubqueryAlias", "View", "CollectMetrics", "EventTimeWatermark"}
 # Spark shortens the text of an operator with many fields, unless it is told to print them all.
 _ALL_FIELDS = 2**31 - 1
-# What differs between two runs of one program: numbers of lambda variables, ids of expressions and of objects.
-_VOLATILE = re.compile(r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b")
+# What differs between two runs of one program: numbers of lambda variables, ids of expressions, of objects and of
+# watermarks.
+_VOLATILE = re.compile(
+    r"_\d+(?=#\d)|#\d+L?|@[0-9a-f]+\b|\b0x[0-9a-f]+\b"
+    r"|(?<=^EventTimeWatermark )[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 
 
 def find_nondeterminism(operators: Iterable[Operator]) -> tuple[str, str] | None:

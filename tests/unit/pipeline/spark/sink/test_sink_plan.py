@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ottla.pipeline.archive.filesystem import S3A
 from ottla.pipeline.ingest.cdc.mysql.settings import MySqlCapture
 from ottla.pipeline.ingest.cdc.postgres.settings import PostgresCapture
-from ottla.pipeline.ingest.reload.filesystem import S3A
 from ottla.pipeline.ingest.spooldir.settings import SpoolDirSettings
 from ottla.pipeline.spark import options as reading
 from ottla.pipeline.spark.sink.plan import Operator, find_nondeterminism, fingerprint, in_place_fingerprint
@@ -70,6 +70,21 @@ def test_two_runs_of_one_program_have_one_fingerprint() -> None:
     assert fingerprint([project(), SOURCE]) == fingerprint([project("Project [value#77L AS key#80]"), again])
     lambdas = ["transform(a#1, lambdafunction(x_3#4, x_3#4))", "transform(a#9, lambdafunction(x_0#6, x_0#6))"]
     assert len({fingerprint([project(text)]) for text in lambdas}) == 1
+
+
+def test_a_watermark_is_the_same_in_each_run_unless_its_column_or_its_delay_changes() -> None:
+    def watermark(id_: str, rest: str = "at#2: timestamp, 1 minutes") -> str:
+        text = f"EventTimeWatermark {id_}, {rest}"
+        return fingerprint([Operator("EventTimeWatermark", 0, text), SOURCE])
+
+    first, second = "14511cd6-d9f5-434a-9d9a-b3732c8a3fd9", "e0a98f5c-0c8a-4c3b-b2d1-8c5a63a5a1ff"
+    assert watermark(first) == watermark(second, "at#77: timestamp, 1 minutes")
+    assert watermark(first) != watermark(first, "at#2: timestamp, 2 minutes")
+
+    def literal(id_: str) -> str:
+        return fingerprint([Operator("Filter", 0, f"Filter (id#1 = {id_})"), SOURCE])
+
+    assert literal(first) != literal(second)
 
 
 def test_another_expression_operator_or_option_of_another_source_changes_the_fingerprint() -> None:
