@@ -6,6 +6,8 @@ Acknowledged records are in the page caches of all in-sync replicas, not on thei
 killed or paused at once, but only one may lose its power. The controller cannot tell a kill from a power loss: if all
 in-sync and eligible replicas of a partition end without a clean shutdown, it elects the last leader (KIP-966), and what
 that one has lost is lost. So no other node is killed between a power loss and the time when the node is in sync again.
+Nor is one stopped: a clean stop takes the replica out of its ISRs, and a controller that is cut off from the others may
+not know yet that those are dead.
 """
 
 import asyncio
@@ -14,8 +16,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
-from ottla.core.controller.commands import AlterReassignments, ControllerCommand, ElectLeaders
+from ottla.core.controller.commands import (
+    AlterReassignments,
+    ConfigChange,
+    ConfigOp,
+    ControllerCommand,
+    ElectLeaders,
+    IncrementalAlterConfigs,
+)
+from ottla.core.controller.image import ConfigResource
 from ottla.core.controller.partition_commands import ElectionType, Reassignment
+from ottla.model.config.cordoned import CORDONED_LOG_DIRS
+from ottla.model.config.definition import ResourceType
 from ottla.model.errors import KafkaError
 from ottla.sim.cluster import SESSION_S, Cluster, ClusterNode
 from ottla.sim.disk import WRITES
@@ -24,6 +36,10 @@ _EVENT_WITHIN_S = 2.0
 _CLOCK_JUMP_MS = 20 * 60_000
 _SHORT_S = 6.0
 _PAUSE_S_MAX = 5.0
+
+
+def _config_change(resource: ConfigResource, op: ConfigOp, value: str | None) -> IncrementalAlterConfigs:
+    return IncrementalAlterConfigs(((resource, (ConfigChange(CORDONED_LOG_DIRS, op, value),)),))
 
 
 class ClusterNemesis:
@@ -49,7 +65,7 @@ class ClusterNemesis:
         of_nodes = [
             self._kill, self._kill, self._kill, self._stop, self._stop, self._lose_power, self._lose_power,
             self._lose_power, self._pause, self._pause, self._reset_connections, self._break_disk,
-            self._break_directory,
+            self._break_directory, self._move_replicas, self._cordon,
         ]  # fmt: skip
         if changes_clocks:
             of_nodes.append(self._change_clock)
@@ -150,8 +166,8 @@ class ClusterNemesis:
             self._taken.discard(node.node_id)
 
     async def _stop(self, node: ClusterNode) -> None:
-        if node.running is None and not self._may_kill(node):
-            return  # a node that still starts is killed
+        if not self._may_kill(node):
+            return
         self._note("stop")
         await node.stop()
         await self._restart(node)
@@ -214,6 +230,37 @@ class ClusterNemesis:
         await node.stop()
         await self._restart(node)
         node.has_disk_fault = False
+
+    async def _move_replicas(self, node: ClusterNode) -> None:
+        """Between the two directories of a node, also back while the first move is under way."""
+        broker = node.broker
+        paths = [] if broker is None else broker.services.log_dirs.paths
+        if broker is None or len(paths) < 2:
+            return
+        self._note("replica move")
+        for hosted in list(broker.services.partitions):
+            if self._random.random() < 0.5:
+                try:
+                    broker.services.partitions.move(hosted.topic_partition, self._random.choice(paths))
+                except KafkaError:
+                    pass  # the directory is cordoned, or one is offline
+        await self._last(_SHORT_S)
+
+    async def _cordon(self, node: ClusterNode) -> None:
+        """One directory of a node, or all of them. The cordon is lifted when the quorum is there again."""
+        paths = [] if node.broker is None else node.broker.services.log_dirs.paths
+        if not paths:
+            return
+        self._note("cordon")
+        resource = ConfigResource(ResourceType.BROKER, str(node.node_id))
+        value = self._random.choice([*paths, "*"])
+        await self._submit(_config_change(resource, ConfigOp.SET, value))
+        await self._last_any()
+        while True:
+            await self._submit(_config_change(resource, ConfigOp.DELETE, None))
+            await self._last(1.0)
+            if CORDONED_LOG_DIRS not in self._cluster.image().config(resource.type, resource.name):
+                return
 
     def _may_kill(self, node: ClusterNode) -> bool:
         last = self._without_power

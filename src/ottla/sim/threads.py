@@ -22,6 +22,7 @@ class SimThreads:
         self._disk = disk
         self._delay_s_max = delay_ms_max / 1000
         self._closed = False
+        self.queued = 0
 
     async def run(self, work: Callable[[], T]) -> T:
         if self._closed:
