@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 Record = Callable[[str, object], None]
 KAFKA_ID, OTTLA_ID = 1, 2
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+OFFSET_COMMIT, OFFSET_FETCH, ALTER_REASSIGNMENTS = 8, 9, 45
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 BOTH_WAYS = pytest.mark.parametrize(
     ("leader", "follower"), [(KAFKA_ID, OTTLA_ID), (OTTLA_ID, KAFKA_ID)], ids=["kafka leads", "ottla leads"]
@@ -130,6 +130,66 @@ def test_transactions_span_both_kinds_of_brokers(cluster: Cluster, topic_name: s
     load.check()
     cluster.wait_until_copied(topic_name, 0)
     cluster.wait_until_copied(topic_name, 1)
+
+
+@pytest.mark.parametrize("coordinator", [KAFKA_ID, OTTLA_ID], ids=["kafka coordinates", "ottla coordinates"])
+def test_a_transactional_id_moves_to_the_other_kind_of_broker(
+    cluster: Cluster, topic_name: str, coordinator: int
+) -> None:
+    """The other broker reads the transactions from the records of the first, and ends one that may be open."""
+    cluster.elect_preferred_leaders()
+    create_on(cluster, topic_name, [[KAFKA_ID, OTTLA_ID], [OTTLA_ID, KAFKA_ID]])
+    names = (f"{topic_name}-{number}" for number in range(100))
+    transactional_id = next(
+        name for name in names if cluster.coordinator_id(name, of_transactions=True) == coordinator
+    )
+    other = OTTLA_ID if coordinator == KAFKA_ID else KAFKA_ID
+    with TransactionLoad(cluster, topic_name, transactional_id, 2) as load:
+        load.wait_for_more()
+        cluster.wait_until_in_sync("__transaction_state", topic_name)
+        assert cluster.nodes[coordinator].stop() in (0, 143)
+        assert cluster.coordinator_id(transactional_id, of_transactions=True) == other
+        load.wait_for_more()
+        cluster.restart(coordinator)
+        load.wait_for_more()
+        load.finish()
+    load.check()
+
+
+def test_reassignments_move_a_partition_both_ways_under_load(cluster: Cluster, topic_name: str) -> None:
+    """As docs/moving-from-kafka.md moves a cluster: each broker copies from the other, and the old replica goes."""
+    create_on(cluster, topic_name, [[KAFKA_ID]])
+    transactions = create_on(cluster, f"{topic_name}-txn", [[KAFKA_ID]])
+    with (
+        ProduceLoad(cluster, topic_name, 1) as load,
+        TransactionLoad(cluster, transactions, topic_name, 1) as txn,
+    ):
+        for replicas in ([OTTLA_ID], [KAFKA_ID], [OTTLA_ID, KAFKA_ID], [KAFKA_ID, OTTLA_ID]):
+            load.wait_for_more()
+            txn.wait_for_more(5)
+            for topic in (topic_name, transactions):
+                move(cluster, topic, replicas)
+        load.wait_for_more()
+        txn.wait_for_more(5)
+        load.finish()
+        txn.finish()
+    load.check()
+    txn.check()
+    for topic in (topic_name, transactions):
+        cluster.wait_until_copied(topic)
+
+
+def move(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    """Moves partition 0 there, and waits until the reassignment is complete."""
+    partition = {"partition_index": 0, "replicas": tuple(replicas)}
+    topics: Any = ({"name": topic, "partitions": (partition,)},)
+    answer = ask(cluster.nodes[OTTLA_ID].bootstrap, ALTER_REASSIGNMENTS, 0, timeout=10_000, topics=topics)
+    assert answer.error_code == 0, answer
+    assert answer.responses[0].partitions[0].error_code == 0, answer
+    cluster.wait_until(
+        lambda: cluster.partitions(topic)[0].replicas == tuple(replicas), f"{topic} is on {replicas}"
+    )
+    cluster.wait_until_in_sync(topic)
 
 
 @pytest.mark.parametrize("kind", [OF_GROUPS, OF_TRANSACTIONS], ids=["groups", "transactions"])
