@@ -24,6 +24,7 @@ from bench.transaction_client import produce_in_transactions, transactions
 
 BATCH = 10_000
 FLUSH_TIMEOUT_S = 300
+ROUND_TRIP_TIMEOUT_S = 30
 OFFSETS_TIMEOUT_S = 60
 # Room for a whole run, so that Python never waits for the queue: we measure how fast the queue drains.
 ROOMY_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
@@ -135,6 +136,27 @@ def latency(spec: Spec) -> Result:
     return percentiles(taken_us)
 
 
+def round_trip(spec: Spec) -> Result:
+    """From produce() until the consumer has the record, one record at a time: no side can fall behind a rate."""
+    producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
+    consumer = new_consumer(spec)
+    consumer.assign([TopicPartition(spec["topic"], 0, 0)])
+    value = os.urandom(spec["value_bytes"])
+    taken_us: list[float] = []
+    for number in range(spec["records"]):
+        began_ns = time.monotonic_ns()
+        producer.produce(spec["topic"], value, partition=0)
+        messages = consumer.consume(1, timeout=ROUND_TRIP_TIMEOUT_S)
+        if not messages:
+            raise RuntimeError(f"record {number} did not arrive within {ROUND_TRIP_TIMEOUT_S} s")
+        if messages[0].error() is not None:
+            raise KafkaException(messages[0].error())
+        taken_us.append((time.monotonic_ns() - began_ns) / 1_000)
+        producer.poll(0)
+    consumer.close()
+    return percentiles(taken_us)
+
+
 def produce_latency(spec: Spec) -> Result:
     """From produce() to the acknowledgement, at `rate` records a second."""
     producer = Producer({"bootstrap.servers": spec["bootstrap"], "linger.ms": 0, "acks": "all"})
@@ -174,6 +196,7 @@ ROLES: dict[str, Callable[[Spec], Result]] = {
     "produce": produce,
     "consume": consume,
     "latency": latency,
+    "round_trip": round_trip,
     "produce_latency": produce_latency,
     "group_ready": group_ready,
     "group_join": group_join,

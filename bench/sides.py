@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -59,12 +59,14 @@ class Side:
         return self._running
 
     @contextlib.contextmanager
-    def fresh(self) -> Iterator[RunningBroker]:
+    def fresh(self, *options: str, settings: Mapping[str, str] | None = None) -> Iterator[RunningBroker]:
+        """`options` are of `ottla serve`; Apache Kafka has none. `settings` are configs beside SETTINGS."""
         data_dir = self.scratch / f"{self.name}-{next(self._numbers)}" / "data"
+        configs = SETTINGS | dict(settings or {})
         start = (
-            run_kafka(data_dir, set=SETTINGS, as_shipped=True)
+            run_kafka(data_dir, set=configs, as_shipped=True)
             if self.name == "kafka"
-            else run_ottla(data_dir, set=SETTINGS, command=[str(OTTLA)])
+            else run_ottla(data_dir, set=configs, command=[str(OTTLA)], options=options)
         )
         try:
             with start as broker:
