@@ -2,8 +2,9 @@
 
 The steps run one after the other, but for the checks and the simulation, which run in the background. The simulation
 has the lowest priority, and uses the cores while interop and pipeline tests wait. Its time is virtual, so it misses no
-timeout. Interop and pipeline tests at the same time would save ten minutes more, but put a load of 16 on two cores: now
-and then a client, or Apache Kafka itself, missed a timeout.
+timeout. Pipeline tests wait for Spark half of the time, so a third worker makes them a sixth faster. The interop tests
+would gain more, but at that load a client library crashed. Both at the same time put a load of 16 on two cores: now and
+then a client, or Apache Kafka itself, missed a timeout.
 
 The output of pytest is shown while it runs and kept in `.cache/test-logs`, so a test that hangs can be found there.
 Beside it is pytest's report, with the seconds of every test.
@@ -40,6 +41,8 @@ CLUSTER_SEEDS = 100
 QUORUM_SEEDS = 100
 EXAMPLES_PERCENT_IN_CHECK = 10
 FUZZ_SECONDS = 60
+WORKERS = 2
+PIPELINE_WORKERS = 3
 SLOWEST = 25
 LOGS = ROOT / ".cache" / "test-logs"
 LOWEST_PRIORITY = 19
@@ -56,6 +59,7 @@ OPTIONAL_TOOLS = {
     "mvn": "Apache Kafka's jars cannot be fetched (OTTLA_KAFKA_LIBS may name a folder that has them)",
     "node": "kafkajs is not tested",
     "npm": "kafkajs cannot be installed",
+    "prometheus": "Debian's package is fetched for the tests of the dashboard and the alerts, if apt-get is there",
 }
 # Without Spark mypy takes its classes for Any: code that derives from them or returns them cannot be checked strictly.
 MYPY_WITHOUT_SPARK = """
@@ -151,7 +155,7 @@ def all_tests() -> list[Step]:
     return [
         pytest_step("unit and tidy tests", *UNIT, timeout_s=1200),
         pytest_step("interop tests", "tests/interop", *BY_FILE, timeout_s=2400),
-        pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=2400),
+        pytest_step("pipeline tests", "tests/pipeline", *BY_FILE, timeout_s=2400, workers=PIPELINE_WORKERS),
         pytest_step(
             f"fuzz, {FUZZ_SECONDS} s",
             "tests/fuzz",
@@ -177,8 +181,14 @@ def simulation() -> Step:
     return replace(step, is_background=True, niceness=LOWEST_PRIORITY)
 
 
-def pytest_step(name: str, *args: str, timeout_s: int, environment: dict[str, str] | None = None) -> Step:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", NO_NEW_WORKERS, *args]
+def pytest_step(
+    name: str,
+    *args: str,
+    timeout_s: int,
+    workers: int = WORKERS,
+    environment: dict[str, str] | None = None,
+) -> Step:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), NO_NEW_WORKERS, *args]
     return Step(name, command, timeout_s, is_pytest=True, environment=environment or {})
 
 

@@ -111,7 +111,7 @@ def test_java_members_share_the_partitions_and_the_one_left_takes_over_from_one_
     produce_to_each(bootstrap, topic_name, 4, 25)
     wait_for_records([first, second], 200)
     assert set(all_records([first, second])) == {(topic_name, p, n) for p in range(4) for n in range(50)}
-    assert first.named("offsets_committed")[-1]["success"]
+    assert first.wait_for("offsets_committed")["success"]
     first.close()
     assert first.named("shutdown_complete")
     assert wait_for_state(bootstrap, group_id, "EMPTY").members == []

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
+from tests.examples import examples
 from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker
 from tests.unit.broker.roles import (
     OTHER,
@@ -249,7 +250,7 @@ ELECTION_DURING_A_FETCH: list[Step] = [
 
 @example(SHRINK_DURING_A_FETCH)
 @example(ELECTION_DURING_A_FETCH)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.one_of(events, events, fetches, fetches, checks), min_size=10, max_size=30))
 def test_a_session_returns_the_same_as_if_it_read_all_partitions(script: list[Step]) -> None:
     actual = transcript(script)
