@@ -158,13 +158,14 @@ def dump(tools: Tools, path: Path, *options: str) -> str:
 def test_the_dump_tool_reads_the_metadata_log_and_snapshots_of_every_node(
     cluster: Cluster, tools: Tools, topic_name: str
 ) -> None:
-    create_topic(cluster, topic_name, 6)
+    create_topic(cluster, topic_name, 60)  # more bytes than a snapshot waits for
     for node in cluster.nodes.values():
         cluster.wait_until(
             lambda node=node: (
                 b"".join(node.log_files("__cluster_metadata", 0).values()).count(topic_name.encode()) > 0
+                and any(node.metadata_log.glob("*.checkpoint"))
             ),  # type: ignore[misc]
-            f"{node} has the topic",
+            f"{node} has the topic and a snapshot",
         )
         logs = sorted(node.metadata_log.glob("*.log"))
         dumped = "".join(dump(tools, log, "--cluster-metadata-decoder") for log in logs)

@@ -52,10 +52,11 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 
 class Controllers:
-    """Controller 1 is the only voter; the others are observers."""
+    """Controller 1 is the only voter; the others are observers. Static voters are those of the config instead."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_static: bool = False) -> None:
         self.world = world
+        self.is_static = is_static
         self.disks: dict[int, SimDisk] = {node_id: world.new_disk("/data") for node_id in NODES}
         self.nodes: dict[int, ControllerNode] = {}
         self.processes: dict[int, SimProcess] = {}
@@ -67,7 +68,8 @@ class Controllers:
 
     async def _start(self, env: Env, config: BrokerConfig) -> None:
         if config.node_id not in self.directories:
-            initial = InitialControllers(is_standalone=True) if config.node_id == 1 else None
+            is_first = config.node_id == 1 and not self.is_static
+            initial = InitialControllers(is_standalone=True) if is_first else None
             (done,) = format_directories(env, config, cluster_id=CLUSTER_ID, initial=initial)
             self.directories[config.node_id] = done.meta.directory_id
         self.nodes[config.node_id] = await ControllerNode.start(config, env)
@@ -202,17 +204,56 @@ def test_kraft_version_is_not_lowered_and_raising_it_again_is_no_error() -> None
             (0, FeatureUpgradeType.UNSAFE_DOWNGRADE, ErrorCode.invalid_update_version),
             (2, FeatureUpgradeType.UPGRADE, ErrorCode.invalid_update_version),
         ):
-            update = FeatureUpdateKey(
-                feature="kraft.version", max_version_level=level, upgrade_type=upgrade_type
-            )
-            request = UpdateFeaturesRequest(
-                timeout=timedelta(seconds=10), feature_updates=(update,), validate_only=False
-            )
+            request = update_of_kraft_version(level, upgrade_type)
             response = await controllers.ask(1, request)
             assert response.error_code is error, (request, response)
         assert controllers.quorum(1).kraft_version == 1
 
     with_controllers(check)
+
+
+STATIC = ",".join(f"{node_id}@node{node_id}:{PORT}" for node_id in NODES)
+
+
+def update_of_kraft_version(level: int, upgrade_type: FeatureUpgradeType) -> UpdateFeaturesRequest:
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=upgrade_type)
+    return UpdateFeaturesRequest(
+        timeout=timedelta(seconds=10), feature_updates=(update,), validate_only=False
+    )
+
+
+def test_kraft_version_is_raised_while_the_last_static_voter_starts() -> None:
+    async def check(world: World) -> None:
+        controllers = Controllers(world, is_static=True)
+        for node_id in (1, 2):
+            await controllers.start(node_id, controller_quorum_voters=STATIC)
+        leader = await controllers.leader()
+        raised = asyncio.create_task(
+            controllers.ask(leader, update_of_kraft_version(1, FeatureUpgradeType.UPGRADE))
+        )
+        await asyncio.sleep(1)
+        assert not raised.done()
+        await controllers.start(3, controller_quorum_voters=STATIC)
+        response = await raised
+        assert response.error_code is ErrorCode.none, response
+        assert controllers.quorum(leader).kraft_version == 1
+
+    simulate(check, 1)
+
+
+def test_kraft_version_is_not_raised_without_a_static_voter() -> None:
+    async def check(world: World) -> None:
+        controllers = Controllers(world, is_static=True)
+        for node_id in (1, 2):
+            await controllers.start(node_id, controller_quorum_voters=STATIC)
+        leader = await controllers.leader()
+        response = await controllers.ask(leader, update_of_kraft_version(1, FeatureUpgradeType.UPGRADE))
+        assert response.error_code is ErrorCode.invalid_update_version
+        assert "Voter 3 has not registered" in response.error_message
+        assert "Check that it runs" in response.error_message
+        assert controllers.quorum(leader).kraft_version == 0
+
+    simulate(check, 1)
 
 
 def test_voters_survive_a_restart_of_all() -> None:
