@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
+from ottla.broker.partition_work import PARTITIONS_PER_STEP, ROLES_PER_STEP, PartitionWork, PlacedPartition
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.topic_counters import CountersByTopic
@@ -36,38 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.partition")
 
-# Up to this many are opened or deleted in one turn of the event loop; each takes half a millisecond.
-FEW_PARTITIONS = 20
-PARTITIONS_PER_STEP = 10
-# A new role of an open partition takes some ten microseconds.
-ROLES_PER_STEP = 100
 FOLLOWERS_PER_STEP = 1000
-
-
-class _Partition(NamedTuple):
-    topic: TopicImage
-    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
-    image: PartitionImage
-
-    @property
-    def key(self) -> tuple[UUID, int]:
-        return self.topic.topic_id, self.index
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic.name, self.index)
-
-
-class _Work(NamedTuple):
-    """What an image changes here: partitions to delete, to open, and open ones that may get another role."""
-
-    deleted: list[HostedPartition]
-    new: list[_Partition]
-    changed: list[tuple[HostedPartition, _Partition]]
-
-    @property
-    def is_small(self) -> bool:
-        return len(self.deleted) + len(self.new) <= FEW_PARTITIONS and len(self.changed) <= ROLES_PER_STEP
 
 
 class PartitionHost:
@@ -210,12 +180,14 @@ class PartitionHost:
                 self._update_role(hosted, partition)
             for hosted in work.deleted:
                 self._delete_log(hosted)
+            work = PartitionWork((), work.new, ())
+        if not work.is_small or self._must_wait_for_deletions(work.new):
+            self._opening.update(partition.key for partition in work.new)
+            remaining = self._apply_in_steps(work)
+        else:
             for partition in work.new:
                 self._host(partition, is_new=not self._is_loading)
             self._is_loading = False
-        else:
-            self._opening.update(partition.key for partition in work.new)
-            remaining = self._apply_in_steps(work)
         inactive = [broker_id for broker_id in changes.brokers if not image.is_active(broker_id)]
         if not inactive:
             return remaining
@@ -241,12 +213,12 @@ class PartitionHost:
         if before is not None:
             await before
 
-    def _plan(self, changes: MetadataChanges) -> _Work:
+    def _plan(self, changes: MetadataChanges) -> PartitionWork:
         """From now on requests for partitions that are not here any more are rejected; their logs are deleted later."""
         node_id = self._config.node_id
         deleted = [hosted for topic in changes.deleted for hosted in self._unhost_topic(topic)]
         new = [
-            _Partition(topic, index, image)
+            PlacedPartition(topic, index, image)
             for topic in changes.created
             for index, image in topic.partitions.items()
             if node_id in image.replicas
@@ -255,7 +227,7 @@ class PartitionHost:
         for change in changes.changed:
             hosted_here = self._by_id.get(change.topic.topic_id, {})
             for part in change.partitions:
-                partition = _Partition(change.topic, part.partition, part.new)
+                partition = PlacedPartition(change.topic, part.partition, part.new)
                 hosted = hosted_here.get(part.partition)
                 if node_id not in part.new.replicas:
                     deleted += self._unhost_partition(partition)
@@ -264,9 +236,9 @@ class PartitionHost:
                 elif part.old is None or node_id not in part.old.replicas:
                     new.append(partition)
                 # Else its log could not be opened: it may be in a directory that is offline, and must not be replaced.
-        return _Work(deleted, new, changed)
+        return PartitionWork(deleted, new, changed)
 
-    async def _apply_in_steps(self, work: _Work) -> None:
+    async def _apply_in_steps(self, work: PartitionWork) -> None:
         """Roles first: they take little time, and clients wait for the new leader. Threads open and create the files.
 
         A stop ends it between two steps.
@@ -280,6 +252,8 @@ class PartitionHost:
             for hosted in work.deleted:
                 self._delete_log(hosted)
                 await asyncio.sleep(0)
+            if self._must_wait_for_deletions(work.new):
+                await self._sync_all_deletions()
             for start in range(0, len(work.new), PARTITIONS_PER_STEP):
                 if self._is_closed:
                     return
@@ -291,7 +265,7 @@ class PartitionHost:
             self._opening.clear()
             self._is_loading = False
 
-    async def _open_ahead(self, partitions: Sequence[_Partition], *, is_new: bool) -> None:
+    async def _open_ahead(self, partitions: Sequence[PlacedPartition], *, is_new: bool) -> None:
         now_ms = self._env.clock.now_ms()
         works: list[Callable[[], None] | None] = []
         for partition in partitions:
@@ -330,10 +304,22 @@ class PartitionHost:
 
         Then opens the partitions that found a stray folder in their place.
         """
-        await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
+        await self._sync_all_deletions()
         if self._displaced and not self._is_closed:
             self._displaced = False
             self.retry_unopened()
+
+    def _must_wait_for_deletions(self, partitions: Sequence[PlacedPartition]) -> bool:
+        """Whether logs of the same names were deleted: `open` would block until that is durable.
+
+        A broker that is behind gets the end of a topic and the beginning of another one of that name in one image.
+        """
+        return any(
+            self._log_dirs.has_unsynced_deletion_of(partition.topic_partition) for partition in partitions
+        )
+
+    async def _sync_all_deletions(self) -> None:
+        await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
 
     async def _sync_deletions(self, sync: DeletionSync) -> None:
         while True:
@@ -385,11 +371,11 @@ class PartitionHost:
             topic = self._image.topics_by_id.get(topic_id)
             image = None if topic is None else topic.partitions.get(index)
             if topic is not None and image is not None and self._config.node_id in image.replicas:
-                self._host(_Partition(topic, index, image), is_new=is_new)
+                self._host(PlacedPartition(topic, index, image), is_new=is_new)
         if len(self._unopened) < len(unopened):
             self.on_opened_late()
 
-    def _host(self, partition: _Partition, *, is_new: bool) -> None:
+    def _host(self, partition: PlacedPartition, *, is_new: bool) -> None:
         """Opens the log. A partition that is created in this run (`is_new`) cannot be in an offline directory."""
         topic, topic_partition = partition.topic, partition.topic_partition
         self._opening.discard(partition.key)
@@ -434,7 +420,7 @@ class PartitionHost:
         self.on_role_changed(hosted)
         self._placed(partition)
 
-    def _update_role(self, hosted: HostedPartition, partition: _Partition) -> None:
+    def _update_role(self, hosted: HostedPartition, partition: PlacedPartition) -> None:
         """A new leader epoch is a new role. Within the epoch, the ISR and the replicas may change.
 
         The epochs order the changes: one that comes late, after the answer to a proposal of this leader, has no effect.
@@ -476,9 +462,9 @@ class PartitionHost:
         topic, index = self._image.topics_by_id.get(hosted.topic_id), hosted.topic_partition.partition
         image = None if topic is None else topic.partitions.get(index)
         if topic is not None and image is not None and self.node_id in image.replicas:
-            self._placed(_Partition(topic, index, image))
+            self._placed(PlacedPartition(topic, index, image))
 
-    def _placed(self, partition: _Partition) -> None:
+    def _placed(self, partition: PlacedPartition) -> None:
         assigned = partition.image.directory(self.node_id)
         self.on_placed(partition.topic_partition, partition.key, assigned)
 
@@ -547,7 +533,7 @@ class PartitionHost:
             self.on_role_changed(hosted)
         return [hosted for hosted in partitions.values() if hosted.failure is None]
 
-    def _unhost_partition(self, partition: _Partition) -> list[HostedPartition]:
+    def _unhost_partition(self, partition: PlacedPartition) -> list[HostedPartition]:
         """Closes a partition that was reassigned to other brokers. Returns it if its log must be deleted."""
         hosted = self._by_id.get(partition.topic.topic_id, {}).pop(partition.index, None)
         if hosted is None:

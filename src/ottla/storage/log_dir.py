@@ -187,7 +187,19 @@ class LogDir:
         known.clear()
         known.update(checkpoint.offsets)
 
-    def has_entries_of(self, partition: TopicPartition) -> bool:
+    @property
+    def has_unsynced_deletions(self) -> bool:
+        return self.deletions > self.deletions_synced
+
+    def has_traces_of(self, partition: TopicPartition, *, is_target: bool) -> bool:
+        """Whether a deleted partition of this name could come back after a power loss.
+
+        In the directory that gets the new one (`is_target`), an entry in a checkpoint is a trace, too.
+        """
+        is_renamed = any(log.topic_partition == partition for log in self.renamed_logs)
+        return is_renamed or (is_target and self._has_entries_of(partition))
+
+    def _has_entries_of(self, partition: TopicPartition) -> bool:
         """Whether a checkpoint file has, or may get, an entry of `partition`."""
         planned = [checkpoint.offsets for checkpoint in self._pending]
         known = [self.checkpointed(name) for name in CHECKPOINTS]

@@ -15,7 +15,6 @@ from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.deletion import Deletion, DeletionSync
 from ottla.storage.disk_errors import is_disk_failure, out_of_resources_message
 from ottla.storage.duplicate_folders import find_folders
-from ottla.storage.file_names import STRAY_DIR_SUFFIX, dir_name_with_suffix
 from ottla.storage.future_folders import keep_future_folders, settle_future_folders
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -37,6 +36,7 @@ from ottla.storage.offset_checkpoints import (
     plan_deletion_sync,
 )
 from ottla.storage.replica_move import LastCopy, ReplicaMove
+from ottla.storage.stray_folders import set_folder_aside
 
 logger = logging.getLogger("ottla.storage")
 
@@ -265,9 +265,9 @@ class LogDirs:
         if partition in self._dir_of or not self._dirs:
             return None
         log_dir = min(self._dirs, key=lambda log_dir: len(log_dir.partitions))
-        if any(self._has_unsynced_deletion(other, log_dir, partition) for other in self._dirs):
+        self._forget_copies(partition)
+        if any(other.has_traces_of(partition, is_target=other is log_dir) for other in self._dirs):
             return None
-        log_dir.unfinished_moves.discard(partition)  # see _sync_earlier_deletion
         self._assign_dir(partition, log_dir)
         self._not_created.add(partition)
 
@@ -314,6 +314,7 @@ class LogDirs:
         log_dir.partitions.discard(partition)
         log_dir.renamed_logs.append(log)
         log_dir.deletions += 1
+        self._forget_copies(partition)
         try:
             self._deletions.append(log.delete_log(unique_id, now_ms))
         except OSError as error:
@@ -340,9 +341,8 @@ class LogDirs:
         for partition, topic_ids in self._duplicates.items():
             wanted = topic_id_of(partition)
             online = [log_dir for log_dir in topic_ids if log_dir in self._dirs]
-            for log_dir in sorted(
-                online, key=lambda log_dir: topic_ids[log_dir] == wanted
-            ):  # the wanted one last
+            # The wanted one last.
+            for log_dir in sorted(online, key=lambda each: topic_ids[each] == wanted):
                 self._assign_dir(partition, log_dir)
                 if topic_ids[log_dir] != wanted:
                     self.mark_strays([partition], new_id)
@@ -355,15 +355,8 @@ class LogDirs:
             log = self.logs.pop(partition, None)
             if log is not None:
                 log.close(clean=False)
-            target = f"{log_dir.path}/{dir_name_with_suffix(partition, STRAY_DIR_SUFFIX, new_id())}"
-            self._disk.rename(f"{log_dir.path}/{partition}", target)
-            del self._dir_of[partition]
-            log_dir.partitions.discard(partition)
-            logger.error(
-                "the folder of %s was renamed to %s, and nothing deletes it. Remove it if its records are not needed. "
-                "To get them back, stop the broker, restore the metadata or partition.metadata, and rename it to %s",
-                partition, target, partition,
-            )  # fmt: skip
+            set_folder_aside(self._disk, log_dir.path, partition, new_id())
+            self._unassign_dir(partition)
             log_dir.deletions += 1
 
     def deletion_syncs(self) -> list[DeletionSync]:
@@ -371,30 +364,34 @@ class LogDirs:
 
         Like Kafka's LogManager.asyncDelete, it rewrites the checkpoints once for all logs of a request.
         """
-        return [
-            plan_deletion_sync(log_dir, self.logs)
-            for log_dir in self._dirs
-            if log_dir.deletions > log_dir.deletions_synced
-        ]
+        return [plan_deletion_sync(each, self.logs) for each in self._dirs if each.has_unsynced_deletions]
 
     def _sync_earlier_deletion(self, target: LogDir, partition: TopicPartition) -> None:
         """Before `partition` is created: makes the deletion of a partition with the same name durable. Raises OSError.
 
-        It blocks only if there is such a deletion, which is rare: the broker runs `deletion_syncs` before a creation.
+        It blocks only if there is such a deletion, which is rare: see `has_unsynced_deletion_of`.
         """
-        # A copy from an unfinished move belongs to an earlier partition.
-        target.unfinished_moves.discard(partition)
+        self._forget_copies(partition)
         for log_dir in list(self._dirs):
             # Otherwise a power loss could bring the old folder back, and the partition would be in two directories.
-            if self._has_unsynced_deletion(log_dir, target, partition):
+            if log_dir.has_traces_of(partition, is_target=log_dir is target):
                 sync = plan_deletion_sync(log_dir, self.logs)
                 sync.sync()
                 sync.complete()
 
-    @staticmethod
-    def _has_unsynced_deletion(log_dir: LogDir, target: LogDir, partition: TopicPartition) -> bool:
-        is_renamed = any(log.topic_partition == partition for log in log_dir.renamed_logs)
-        return is_renamed or (log_dir is target and target.has_entries_of(partition))
+    def _forget_copies(self, partition: TopicPartition) -> None:
+        """A copy from an unfinished move belongs to a partition that is deleted now: so are its checkpoint entries."""
+        for log_dir in self._dirs:
+            if partition in log_dir.unfinished_moves:
+                log_dir.unfinished_moves.discard(partition)
+                log_dir.deletions += 1
+
+    def has_unsynced_deletion_of(self, partition: TopicPartition) -> bool:
+        """Whether the creation of `partition` must wait for `deletion_syncs`: a partition of that name was deleted."""
+        return partition not in self._dir_of and any(
+            log_dir.has_unsynced_deletions and log_dir.has_traces_of(partition, is_target=True)
+            for log_dir in self._dirs
+        )
 
     # Moving replicas between directories
 

@@ -13,6 +13,7 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, un
 from ottla.core.controller.changes import MetadataChanges, PartitionChange, TopicChange
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
 
 
 def changed(bench: Bench, partition: PartitionImage) -> MetadataChanges:
@@ -103,6 +104,30 @@ async def test_a_topic_that_cannot_be_deleted_does_not_delay_the_others(bench: B
     assert not bench.services.metadata.image.topics
     assert (await bench.produce("a", b"x")).error_code is ErrorCode.unknown_topic_or_partition
     await bench.stop()
+
+
+@on_broker()
+async def test_a_deletion_is_durable_before_a_partition_of_that_name_in_the_same_image_opens(
+    bench: Bench,
+) -> None:
+    """A broker that is behind gets both at once. The sync must not block the event loop."""
+    await bench.create("journal")
+    await bench.produce("journal", b"old")
+    image = bench.services.metadata.image
+    old = image.topics["journal"]
+    new = old._replace(topic_id=UUID(int=8))
+    later = replace(image, topics={"journal": new}, topics_by_id={new.topic_id: new})
+    host, log_dirs = bench.services.partitions, bench.services.log_dirs
+    opening = host.apply(MetadataChanges((new,), (old,), (), (), (), False), later)
+    assert opening is not None
+    assert TopicPartition("journal", 0) not in log_dirs.logs
+    with pytest.raises(KafkaError) as rejected:
+        host.find_replica("journal", None, 0)
+    assert rejected.value.code is ErrorCode.not_leader_or_follower
+    await opening
+    assert not host.has_unsynced_deletions
+    hosted = host.find_replica("journal", None, 0)
+    assert (hosted.topic_id, hosted.log.log_end_offset) == (new.topic_id, 0)
 
 
 def number_hosted(bench: Bench, topic: str) -> int:
