@@ -17,9 +17,9 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0
 
-    def observe(self, value: int) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: int, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
 
     def add(self, other: "Histogram") -> None:
         """Adds the observations of a histogram with the same bounds."""

@@ -1,15 +1,10 @@
 """A connection that also measures how long requests wait to be served, and how long responses take to be sent."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.broker.connection import ClientConnection
-
-
-class SentResponse(Protocol):
-    """What is told of a response when the socket has taken it. Times are in nanoseconds."""
-
-    def sent(self, arrived_ns: int, waited_ns: int, send_ns: int, now_ns: int) -> None: ...
+from ottla.broker.metrics.request_times import RequestRun, RequestTimes
 
 
 class MeasuredConnection(ClientConnection):
@@ -18,29 +13,51 @@ class MeasuredConnection(ClientConnection):
         self._monotonic_ns = monotonic_ns
         # While requests wait nothing is read. So all that wait have arrived with the last read.
         self.received_ns = 0
-        # Responses in the order of the requests: whom to tell, when the request arrived, when the response was ready.
-        self.unsent: list[tuple[SentResponse, int, int]] = []
-        self._in_socket: list[tuple[SentResponse, int, int]] = []
+        # `run` is the last one of the unsent responses; it may be empty. Responses that came later are not in runs:
+        # times of their API, when the request arrived, when the response was ready.
+        self.run = RequestRun(0, 0)
+        self.late: list[tuple[RequestTimes, int, int]] = []
+        self._ended_runs: list[RequestRun] = []
         self._send_began_ns = 0
 
     def received(self, count: int) -> None:
-        self.received_ns = self._monotonic_ns()
+        self.received_ns = now_ns = self._monotonic_ns()
         self.received_bytes += count
+        run = self.run
+        if not run.count:
+            run.arrived_ns = run.began_ns = run.ended_ns = now_ns
         super().received(count)
 
+    def end_run(self, now_ns: int) -> None:
+        """What follows at `now_ns` is not of the same run."""
+        if self.run.count:
+            self._ended_runs.append(self.run)
+            self.run = RequestRun(now_ns, self.received_ns)
+        else:
+            self.run.restart(now_ns, self.received_ns)
+
     def drained(self) -> None:
-        self._told()
+        self._sent()
         super().drained()
 
     def _flush(self) -> None:
-        self._in_socket, self.unsent = self.unsent, []
         self._send_began_ns = self._monotonic_ns()
         super()._flush()
         if not self._is_blocked:
-            self._told()
+            self._sent()
 
-    def _told(self) -> None:
-        responses, self._in_socket = self._in_socket, []
-        began_ns, now_ns = self._send_began_ns, self._monotonic_ns()
-        for response, arrived_ns, ready_ns in responses:
-            response.sent(arrived_ns, began_ns - ready_ns, now_ns - began_ns, now_ns)
+    def _sent(self) -> None:
+        began_ns, now_ns, run = self._send_began_ns, self._monotonic_ns(), self.run
+        if run.count:
+            run.sent(began_ns, now_ns)
+            run.count = run.size = run.ends_ns = 0
+        run.began_ns = run.ended_ns = now_ns
+        run.arrived_ns = self.received_ns
+        if self._ended_runs:
+            for ended in self._ended_runs:
+                ended.sent(began_ns, now_ns)
+            self._ended_runs.clear()
+        if self.late:
+            for times, arrived_ns, ready_ns in self.late:
+                times.sent(arrived_ns, began_ns - ready_ns, now_ns - began_ns, now_ns)
+            self.late.clear()
