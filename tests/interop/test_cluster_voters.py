@@ -102,6 +102,10 @@ def test_kafkas_tools_change_and_dump_the_voters(tmp_path: Path, kafka_libs: Pat
 def test_static_voters_become_voters_in_the_log_of_a_live_cluster(tmp_path: Path, kafka_libs: Path) -> None:
     with run_cluster(tmp_path, combined(3)) as cluster, TopicLoad(cluster) as load:
         load.wait_for_more()
+        cluster.wait_until(
+            lambda: all("is registered" in node.log_text() for node in cluster.nodes.values()),
+            "all controllers have registered: brokers serve before that",
+        )
         tools = Tools(kafka_libs, cluster.bootstrap)
         tools(FEATURES, "upgrade", "--feature", "kraft.version=1")
         load.wait_for_more()

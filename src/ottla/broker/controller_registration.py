@@ -13,6 +13,8 @@ from ottla.protocol.metadata_records.records import Endpoint
 logger = logging.getLogger("ottla.controller")
 
 _RETRY_S = 1.0
+# Until the metadata is there, which is soon after the start. A quorum can be upgraded when all have registered.
+_POLL_S = 0.05
 # Only another process of this node can take the place of a registration, so it is checked rarely.
 _CHECK_S = 10.0
 
@@ -24,7 +26,10 @@ async def keep_controller_registered(services: NodeServices, end_points: tuple[E
     while True:
         registered = services.metadata.image.controllers.get(node_id)
         is_registered = registered is not None and registered.incarnation_id == incarnation_id
-        if services.metadata.image.features and not is_registered:
+        if not services.metadata.image.features:
+            await asyncio.sleep(_POLL_S)
+            continue
+        if not is_registered:
             try:
                 await services.controller.submit(command)
                 logger.info("controller %d is registered", node_id)

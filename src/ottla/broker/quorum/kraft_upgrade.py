@@ -1,7 +1,5 @@
 """Raises kraft.version from 0 to 1 on a live quorum: its static voters become voters in the log (KIP-853)."""
 
-import asyncio
-
 from ottla.broker.quorum.quorum import Quorum
 from ottla.core.controller.image import KRAFT_VERSION
 from ottla.core.raft.membership import upgrade_kraft_version
@@ -10,15 +8,14 @@ from ottla.core.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.model.errors import ErrorCode, KafkaError
 
 _TIMEOUT_MS = 30_000
-# A voter that has just started registers within about a second, and brokers serve before that.
-_REGISTRATION_TIMEOUT_S = 5.0
-_POLL_S = 0.1
 
 
 async def upgrade_quorum(quorum: Quorum, now_ms: int, *, validate_only: bool) -> None:
     """Raises KafkaError if this node does not lead, or does not know every voter and its directory."""
-    voters = await _wait_for_voters(quorum)
     node = quorum.driver.node
+    if not isinstance(node.role, Leader):
+        raise KafkaError(ErrorCode.not_controller, f"node {node.node_id} does not lead the quorum")
+    voters = VoterSet.of([_voter(quorum, node.role, voter) for voter in node.voters])
     if validate_only:
         return
     change = upgrade_kraft_version(node, voters, now_ms, timeout_ms=_TIMEOUT_MS)
@@ -30,25 +27,6 @@ async def upgrade_quorum(quorum: Quorum, now_ms: int, *, validate_only: bool) ->
         raise KafkaError(change.error or ErrorCode.unknown_server_error, change.message or "")
 
 
-async def _wait_for_voters(quorum: Quorum) -> VoterSet:
-    """The voters with their endpoints and directories, as soon as all have registered."""
-    for _ in range(round(_REGISTRATION_TIMEOUT_S / _POLL_S)):
-        try:
-            return _known_voters(quorum)
-        except KafkaError as error:
-            if error.code is not ErrorCode.invalid_update_version:
-                raise
-        await asyncio.sleep(_POLL_S)
-    return _known_voters(quorum)
-
-
-def _known_voters(quorum: Quorum) -> VoterSet:
-    node = quorum.driver.node
-    if not isinstance(node.role, Leader):
-        raise KafkaError(ErrorCode.not_controller, f"node {node.node_id} does not lead the quorum")
-    return VoterSet.of([_voter(quorum, node.role, voter) for voter in node.voters])
-
-
 def _voter(quorum: Quorum, leader: Leader, node_id: int) -> Voter:
     """The directory is that of the voter's fetches; the rest is in its registration (KIP-919)."""
     node = quorum.driver.node
@@ -58,7 +36,7 @@ def _voter(quorum: Quorum, leader: Leader, node_id: int) -> Voter:
         what = "has not registered" if registered is None else "has not fetched from this leader"
         raise KafkaError(
             ErrorCode.invalid_update_version,
-            f"Voter {node_id} {what}, so its endpoints and its directory are not known. Check that it runs",
+            f"Voter {node_id} {what}, so its endpoints and its directory are not known. Check that it runs, and try again",
         )
     endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in registered.end_points)
     versions = [
