@@ -36,7 +36,8 @@ def _voter(quorum: Quorum, leader: Leader, node_id: int) -> Voter:
         what = "has not registered" if registered is None else "has not fetched from this leader"
         raise KafkaError(
             ErrorCode.invalid_update_version,
-            f"Voter {node_id} {what}, so its endpoints and its directory are not known. Check that it runs, and try again",
+            f"Voter {node_id} {what}, so its endpoints and its directory are not known. "
+            "Check that it runs, and try again",
         )
     endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in registered.end_points)
     versions = [
