@@ -59,7 +59,22 @@ class Postgres:
         )
 
     def start(self) -> None:
-        """Returns when it takes connections."""
+        """Returns when it takes connections.
+
+        After `kill` the server ends at once as long as helpers of the killed one use its shared memory. On a busy
+        machine they take a while to notice.
+        """
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until:
+            if self.process is None or self.process.poll() is not None:
+                self.process = self._launch()
+            with suppress(psycopg2.OperationalError), closing(self.connect()):
+                return
+            time.sleep(0.05)
+        self.kill()
+        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'server.log').read_text()[-3000:]}")
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
         settings = {
             "wal_level": self.wal_level,
             "listen_addresses": "127.0.0.1",
@@ -70,7 +85,7 @@ class Postgres:
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 ["postgres", "-D", str(self.folder / "data"), *options],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -78,16 +93,9 @@ class Postgres:
                 stderr=log,
                 **other_user(),
             )
-        until = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < until:
-            with suppress(psycopg2.OperationalError), closing(self.connect()):
-                return
-            time.sleep(0.05)
-        self.kill()
-        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'server.log').read_text()[-3000:]}")
 
     def kill(self) -> None:
-        """kill -9. Its helpers end by themselves when they see it; the next start waits for them."""
+        """kill -9. Its helpers end by themselves when they see it."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
