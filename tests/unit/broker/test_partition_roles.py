@@ -222,6 +222,7 @@ async def test_a_partition_that_is_reassigned_away_is_deleted_here(bench: Bench)
 async def test_a_partition_that_is_reassigned_to_this_broker_is_opened_as_a_follower(bench: Bench) -> None:
     await bench.create("journal")
     change_partition(bench, leader=OTHER, replicas=(OTHER,), isr=(OTHER,))
+    await bench.services.partitions.sync_deletions()  # as between any two images
     change_partition(bench, replicas=(OTHER, 1), isr=(OTHER,))
     role = hosted_partition(bench).role
     assert isinstance(role, PartitionFollower)

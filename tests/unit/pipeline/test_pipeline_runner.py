@@ -1,5 +1,6 @@
 """The states of a stage in a run, without Spark: started, restarted, given up, stopped."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -426,12 +427,21 @@ def frame_at_terminal(runs: Sequence[StageRun], columns: int) -> list[str]:
             assert console.is_terminal
             with display_for(Output(console, Form.TABLE)) as display:
                 display.show(runs)
-            text = os.read(leader, 65_536).decode()
+        text = read_all(leader)
     finally:
         os.close(leader)
     frame = text[text.rindex("STAGE") :]
     lines = [re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", line).rstrip() for line in frame.splitlines()]
     return [line for line in lines if line]
+
+
+def read_all(leader: int) -> str:
+    """What was written to the terminal, which is closed. A read returns as much as has arrived, and then fails."""
+    text = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(leader, 65_536):
+            text += part
+    return text.decode()
 
 
 def test_at_a_terminal_the_table_is_live_and_errors_stay_above_it() -> None:
