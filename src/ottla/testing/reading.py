@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ottla.admin.cluster import Cluster
 from ottla.testing.helpers import Record
@@ -31,29 +30,34 @@ def read_topic(
             enable_partition_eof=True,
             auto_offset_reset="earliest",
             isolation_level="read_committed" if committed_only else "read_uncommitted",
-            fetch_wait_max_ms=50,
+            fetch_wait_max_ms=10,
             fetch_error_backoff_ms=20,
         )
     )
     found: list[Record] = []
     at_end: set[int] = set()
     try:
-        # librdkafka asks for the first offset again after 500 ms if it does not know the leader yet.
-        with suppress(KafkaException):
-            consumer.list_topics(topic, timeout=max(timeout_s, _POLL_S))
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        # Offset 0 and not OFFSET_BEGINNING, which takes another request, and half a second more if the leader is not
+        # known yet. If the log begins later, auto.offset.reset applies.
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         while not is_enough(found, len(at_end) == len(partitions)):
             if time.monotonic() > deadline:
                 return found, False
+            ends: dict[int, int] = {}
             for message in _consume(consumer):
                 error = message.error()
                 if error is None:
-                    at_end.discard(message.partition())
+                    ends[message.partition()] = message.offset() + 1
                     found.append(_record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at_end.add(message.partition())
+                    ends.pop(message.partition(), None)
                 elif not error.retriable():
                     raise cluster.error(f"Topic {topic}", error)
+            for number, end in ends.items():
+                # The end of the partition would come with the next fetch; its response may have to wait for others.
+                _, high_watermark = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+                (at_end.add if end == high_watermark else at_end.discard)(number)
     finally:
         consumer.close()
     return found, True
