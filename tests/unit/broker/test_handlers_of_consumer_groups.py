@@ -22,11 +22,11 @@ def heartbeat(version: int, **values: Any) -> Any:
 
 @pytest.mark.parametrize("version", versions(ApiKey.CONSUMER_GROUP_HEARTBEAT))
 def test_a_heartbeat_submits_the_members_state_and_returns_its_assignment(version: int) -> None:
-    beaten = commands.ConsumerGroupHeartbeatResponse("m", 5, 3000, (TopicIdPartitions(TOPIC_ID, (0, 2)),))
+    expected = commands.ConsumerGroupHeartbeatResponse("m", 5, 3000, (TopicIdPartitions(TOPIC_ID, (0, 2)),))
 
     @on_broker()
     async def run(bench: Bench) -> None:
-        fake = with_groups(bench, beaten)
+        fake = with_groups(bench, expected)
         response = await bench.ask(
             heartbeat(
                 version,
