@@ -25,10 +25,13 @@ def make_folder(folder: Path) -> None:
     """With its parents. Each is durable before anything is created in it."""
     if folder.is_dir():
         return
-    if folder.exists():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        # Another thread may have created it. It need not have flushed it yet.
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     flush_folder(folder.parent)
 
 

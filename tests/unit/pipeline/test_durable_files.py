@@ -57,6 +57,30 @@ def test_the_content_is_flushed_before_the_file_gets_its_name_and_the_folder_aft
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_a_folder_that_another_thread_creates_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other thread creates it just after this one has looked."""
+    folder = tmp_path / "folder"
+    is_dir = Path.is_dir
+
+    def create_afterwards(self: Path) -> bool:
+        found = is_dir(self)
+        if self == folder:
+            os.makedirs(folder, exist_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", create_afterwards)
+    durable_files.create(folder / "file", b"data")
+    assert (folder / "file").read_bytes() == b"data"
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_bytes(b"")
+    with pytest.raises(NotADirectoryError, match="folder"):
+        durable_files.make_folder(tmp_path / "folder")
+
+
 def test_create_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     assert durable_files.create(path, b"first")
