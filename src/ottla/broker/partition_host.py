@@ -314,9 +314,7 @@ class PartitionHost:
 
         A broker that is behind gets the end of a topic and the beginning of another one of that name in one image.
         """
-        return any(
-            self._log_dirs.has_unsynced_deletion_of(partition.topic_partition) for partition in partitions
-        )
+        return self._log_dirs.must_sync_before(partition.topic_partition for partition in partitions)
 
     async def _sync_all_deletions(self) -> None:
         await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))

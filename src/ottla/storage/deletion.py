@@ -53,6 +53,5 @@ class DeletionSync:
         """For the event loop, after `sync`."""
         for checkpoint in self.checkpoints:
             checkpoint.complete()
-        synced = frozenset(self.logs)
-        self.log_dir.renamed_logs = [log for log in self.log_dir.renamed_logs if log not in synced]
+        self.log_dir.forget_renamed(self.logs)
         self.log_dir.deletions_synced = max(self.log_dir.deletions_synced, self.deletions)

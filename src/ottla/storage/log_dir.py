@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,8 @@ class LogDir:
             self.future_directories: list[str] = []  # names
             self.has_data = False
             self.unfinished_moves: set[TopicPartition] = set()  # their checkpoint entries must be kept
-            self.renamed_logs: list[Log] = []  # of deleted partitions; the new name may not be synced yet
+            # Of deleted partitions; the new name may not be synced yet. Each new partition is looked up here.
+            self.renamed_logs: dict[TopicPartition, tuple[Log, ...]] = {}
             # Counters. The first begins at 1, because the last run may have been interrupted during a deletion.
             self.deletions, self.deletions_synced = 1, 0
             self._list_folders()
@@ -191,19 +192,30 @@ class LogDir:
     def has_unsynced_deletions(self) -> bool:
         return self.deletions > self.deletions_synced
 
-    def has_traces_of(self, partition: TopicPartition, *, is_target: bool) -> bool:
-        """Whether a deleted partition of this name could come back after a power loss.
+    def note_renamed(self, log: "Log") -> None:
+        before = self.renamed_logs.get(log.topic_partition, ())
+        self.renamed_logs[log.topic_partition] = (*before, log)
+        self.deletions += 1
 
-        In the directory that gets the new one (`is_target`), an entry in a checkpoint is a trace, too.
+    def forget_renamed(self, logs: Collection["Log"]) -> None:
+        """Their new names are synced."""
+        synced = frozenset(logs)
+        for partition in {log.topic_partition: None for log in logs}:
+            left = tuple(log for log in self.renamed_logs.pop(partition, ()) if log not in synced)
+            if left:
+                self.renamed_logs[partition] = left
+
+    def has_traces_of(self, partitions: Collection[TopicPartition], *, is_target: bool) -> bool:
+        """Whether a deleted partition with one of these names could come back after a power loss.
+
+        In the directory that gets the new one (`is_target`), an entry that a checkpoint file has or may get is a trace,
+        too.
         """
-        is_renamed = any(log.topic_partition == partition for log in self.renamed_logs)
-        return is_renamed or (is_target and self._has_entries_of(partition))
-
-    def _has_entries_of(self, partition: TopicPartition) -> bool:
-        """Whether a checkpoint file has, or may get, an entry of `partition`."""
-        planned = [checkpoint.offsets for checkpoint in self._pending]
-        known = [self.checkpointed(name) for name in CHECKPOINTS]
-        return any(partition in offsets for offsets in (*known, *planned))
+        traces: list[Collection[TopicPartition]] = [self.renamed_logs]
+        if is_target:
+            traces += [self.checkpointed(name) for name in CHECKPOINTS]
+            traces += [checkpoint.offsets for checkpoint in self._pending]
+        return any(partition in found for found in traces for partition in partitions)
 
     def will_have_entry(self, name: str, partition: TopicPartition) -> bool:
         """Whether the checkpoint file has an entry of `partition`, and no planned write removes it."""

@@ -266,7 +266,7 @@ class LogDirs:
             return None
         log_dir = min(self._dirs, key=lambda log_dir: len(log_dir.partitions))
         self._forget_copies(partition)
-        if any(other.has_traces_of(partition, is_target=other is log_dir) for other in self._dirs):
+        if any(other.has_traces_of([partition], is_target=other is log_dir) for other in self._dirs):
             return None
         self._assign_dir(partition, log_dir)
         self._not_created.add(partition)
@@ -309,12 +309,14 @@ class LogDirs:
 
     def delete(self, partition: TopicPartition, unique_id: uuid.UUID, now_ms: int) -> None:
         """Deletes an open log. Its files are removed after file.delete.delay.ms. Durable after the `deletion_syncs`."""
+        self._forget_copies(partition)
+        self._delete_folder(partition, unique_id, now_ms)
+
+    def _delete_folder(self, partition: TopicPartition, unique_id: uuid.UUID, now_ms: int) -> None:
         log = self.logs.pop(partition)
         log_dir = self._dir_of.pop(partition)
         log_dir.partitions.discard(partition)
-        log_dir.renamed_logs.append(log)
-        log_dir.deletions += 1
-        self._forget_copies(partition)
+        log_dir.note_renamed(log)
         try:
             self._deletions.append(log.delete_log(unique_id, now_ms))
         except OSError as error:
@@ -369,12 +371,12 @@ class LogDirs:
     def _sync_earlier_deletion(self, target: LogDir, partition: TopicPartition) -> None:
         """Before `partition` is created: makes the deletion of a partition with the same name durable. Raises OSError.
 
-        It blocks only if there is such a deletion, which is rare: see `has_unsynced_deletion_of`.
+        It blocks only if there is such a deletion, which is rare: see `must_sync_before`.
         """
         self._forget_copies(partition)
         for log_dir in list(self._dirs):
             # Otherwise a power loss could bring the old folder back, and the partition would be in two directories.
-            if log_dir.has_traces_of(partition, is_target=log_dir is target):
+            if log_dir.has_traces_of([partition], is_target=log_dir is target):
                 sync = plan_deletion_sync(log_dir, self.logs)
                 sync.sync()
                 sync.complete()
@@ -386,11 +388,11 @@ class LogDirs:
                 log_dir.unfinished_moves.discard(partition)
                 log_dir.deletions += 1
 
-    def has_unsynced_deletion_of(self, partition: TopicPartition) -> bool:
-        """Whether the creation of `partition` must wait for `deletion_syncs`: a partition of that name was deleted."""
-        return partition not in self._dir_of and any(
-            log_dir.has_unsynced_deletions and log_dir.has_traces_of(partition, is_target=True)
-            for log_dir in self._dirs
+    def must_sync_before(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether their creation must wait for `deletion_syncs`: a partition with one of the names was deleted."""
+        new = [partition for partition in partitions if partition not in self._dir_of]
+        return any(
+            each.has_unsynced_deletions and each.has_traces_of(new, is_target=True) for each in self._dirs
         )
 
     # Moving replicas between directories
@@ -434,7 +436,8 @@ class LogDirs:
         if not (has_entries and last.is_current):
             return None
         move.copy_active()
-        self.delete(partition, unique_id, now_ms)
+        # If this fails, the copy is the only replica left, so it keeps its checkpoint entries.
+        self._delete_folder(partition, unique_id, now_ms)
         target.unfinished_moves.discard(partition)
         self._assign_dir(partition, target)
         del self.moves[partition]

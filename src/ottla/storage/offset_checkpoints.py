@@ -39,7 +39,8 @@ def plan_deletion_sync(log_dir: LogDir, logs: Logs) -> DeletionSync:
         for name in CHECKPOINTS
         if log_dir.stale_entries(name)
     ]
-    return DeletionSync(log_dir, checkpoints, tuple(log_dir.renamed_logs), log_dir.deletions)
+    renamed = tuple(log for logs in log_dir.renamed_logs.values() for log in logs)
+    return DeletionSync(log_dir, checkpoints, renamed, log_dir.deletions)
 
 
 def current_offsets(

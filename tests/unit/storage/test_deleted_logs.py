@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from tests.unit.storage.log_builder import NOW_MS, SMALL, fill, offsets_of, read_all, sim_disk
 
+from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk import SimDisk
 from ottla.storage.checkpoints import encode_partition_metadata, read_offset_checkpoint
@@ -433,6 +434,23 @@ def test_checkpoint_entries_of_an_unfinished_move_are_kept(disk):
     assert in_files(disk, path="/data/two") >= {LOG_START_OFFSETS, RECOVERY_POINTS}
     disk.kill()
     dirs = LogDirs(disk.reopen(), ["/data", "/data/two"])
+    assert dirs.open(ORDERS, CONFIG, NOW_MS).log_start_offset == OLD_START
+
+
+def test_a_copy_keeps_its_checkpoint_entries_if_the_old_folder_cannot_be_renamed(disk):
+    """The directory that the replica leaves fails, and is gone at the next start: the copy is the only one left."""
+    dirs = two_dirs(disk)
+    started = dirs.start_move(ORDERS, "/data/two", next(unique))
+    last, checkpoints = dirs.plan_last_copy(started, OLD_ID, NOW_MS)
+    last.run(checkpoints)
+    disk.fail("/data/orders-0", operations=frozenset({"rename"}))
+    with pytest.raises(KafkaError):
+        dirs.finish_move(last, checkpoints, next(unique), NOW_MS)
+    assert set(dirs.offline) == {"/data"}
+    sync_deletions(dirs)
+    write(all_checkpoints(dirs))
+    disk.kill()
+    dirs = LogDirs(disk.reopen(), ["/data/two"])
     assert dirs.open(ORDERS, CONFIG, NOW_MS).log_start_offset == OLD_START
 
 
