@@ -23,6 +23,7 @@ from bench.report import as_text, setting, write
 from bench.runner import Series, run_scenarios
 from bench.scenario import Scenario, Sizes
 from bench.scenarios import (
+    archive,
     cluster,
     compaction,
     first_record,
@@ -57,6 +58,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "workers": workers.SCENARIOS,
     "spark": spark.SCENARIOS,
     "pipeline": pipeline.SCENARIOS,
+    "archive": archive.SCENARIOS,
     "cluster": cluster.SCENARIOS,
 }
 ALL = tuple(scenario for part in PARTS.values() for scenario in part)

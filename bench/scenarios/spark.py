@@ -21,7 +21,8 @@ def reading(role: str, **spec: object) -> Callable[[Side, Sizes], dict[str, floa
     def run(side: Side, sizes: Sizes) -> dict[str, float]:
         records = sizes.of(2_000_000, 200_000)
         with filled_topics(side, records) as (bootstrap, topic, small):
-            asked = {"topic": topic, "warm_up": {"topic": small}, **spec}
+            warm_up = {"topic": small, "records": WARM_UP}
+            asked = {"topic": topic, "records": records, "warm_up": warm_up, **spec}
             return {"rows": records / connector_seconds(side, role, bootstrap, asked)}
 
     return run

@@ -1,6 +1,6 @@
 """Three nodes, Ottla's or Apache Kafka's, never both at a time. Each scenario starts its own cluster."""
 
-from bench.scenarios.cluster import catch_up, failover, partitions, start, traffic
+from bench.scenarios.cluster import catch_up, failover, partitions, reassignment, restart, start, traffic
 
 SCENARIOS = (
     *start.SCENARIOS,
@@ -8,4 +8,6 @@ SCENARIOS = (
     *traffic.SCENARIOS,
     *failover.SCENARIOS,
     *catch_up.SCENARIOS,
+    *reassignment.SCENARIOS,
+    *restart.SCENARIOS,
 )

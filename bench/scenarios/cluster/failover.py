@@ -78,10 +78,11 @@ def longest_gap(
     fault: Callable[[], None],
     min_s: float = 0.0,
     settings: dict[str, int] | None = None,
+    is_over: Callable[[], bool] = lambda: True,
 ) -> float:
     """Sends a record every 10 ms, causes the fault, and ends when records sent after it are acknowledged.
 
-    It goes on for at least `min_s` after the fault.
+    It goes on for at least `min_s` after the fault, and until the fault is over.
     """
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0, **QUIET, **(settings or {})}
@@ -93,10 +94,10 @@ def longest_gap(
             acknowledged.append((time.monotonic(), sent))
 
     def send_until(condition: Callable[[], bool]) -> None:
-        limit = time.monotonic() + LIMIT_S
+        began = time.monotonic()
         while not condition():
             now = time.monotonic()
-            if now > limit:
+            if now > max(began, acknowledged[-1][0] if acknowledged else began) + LIMIT_S:
                 raise RuntimeError(f"no record of {topic} was acknowledged for {LIMIT_S:.0f} s")
             producer.produce(topic, b"record", partition=0, on_delivery=partial(note, now))
             while (left_s := now + INTERVAL_S - time.monotonic()) > 0:
@@ -106,7 +107,9 @@ def longest_gap(
     last_before = acknowledged[-1][0]
     faulted = time.monotonic()
     fault()
-    send_until(lambda: acknowledged[-1][1] > faulted and time.monotonic() > faulted + min_s)
+    send_until(is_over)
+    over = time.monotonic()
+    send_until(lambda: acknowledged[-1][1] > over and time.monotonic() > faulted + min_s)
     times = [last_before, *(at for at, _ in acknowledged if at > last_before)]
     return max(later - earlier for earlier, later in itertools.pairwise(times))
 

@@ -1,24 +1,21 @@
 """Two thousand partitions on three nodes: creating them, what they cost when idle, and traffic over all of them."""
 
-import contextlib
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from confluent_kafka.admin import NewTopic
 
 from bench.nodes import RunningCluster
 from bench.scenario import Metric, Scenario, Sizes
 from bench.scenarios.cluster.controller import create_after_kill
+from bench.scenarios.cluster.load import steady_load
 from bench.scenarios.cluster.steps import steps
 from bench.scenarios.loop_turns import LONGEST_TURN, TURN_MS_MAX
-from bench.sides import ROOT, Side
+from bench.sides import Side
 
 FEW = 20
 VALUE_BYTES = 1_000
-LOAD_RATE = 10_000
+LOAD_MB_A_SECOND = 10
 
 
 def many_partitions(replication: int) -> Callable[[Side, Sizes], dict[str, float]]:
@@ -69,30 +66,13 @@ def turns(side: Side, sizes: Sizes) -> dict[str, float]:
     with side.cluster() as cluster:
         cluster.create_topic(NewTopic("load", 6, 3))
         shape = {"topics": topics(sizes), "partitions": sizes.of(100, 20), "replication": 3}
-        with steady_load(cluster, "load", 6):
+        with steady_load(cluster, "load", 6, LOAD_MB_A_SECOND):
             before = cluster.quorum().leader_epoch
             side.client("create_partitions", cluster, "", **shape)
             elections = cluster.quorum().leader_epoch - before
         cluster.stop()
         longest = [float(LONGEST_TURN.findall(node.log_text())[-1]) for node in cluster.nodes.values()]
         return {"longest turn": max(longest), "elections": elections}
-
-
-@contextlib.contextmanager
-def steady_load(cluster: RunningCluster, topic: str, partitions: int) -> Iterator[None]:
-    """A client that sends 10 MB a second meanwhile."""
-    spec = {"bootstrap": cluster.bootstrap, "topic": topic, "partitions": partitions}
-    asked = json.dumps({**spec, "rate": LOAD_RATE, "value_bytes": VALUE_BYTES})
-    command = [sys.executable, "-m", "bench.client", "steady_load", asked]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as client:
-        try:
-            assert client.stdout is not None
-            client.stdout.readline()
-            yield
-            if client.poll() is not None:
-                raise RuntimeError(f"the load ended early, with code {client.returncode}")
-        finally:
-            client.kill()
 
 
 def metrics(create_target: float, memory_limit: float | None) -> tuple[Metric, ...]:
