@@ -90,7 +90,7 @@ def run_query(writer: Any) -> float:
         return timed(lambda: ready.start().awaitTermination())
 
 
-def timed(run: Callable[[], None]) -> float:
+def timed(run: Callable[[], object]) -> float:
     began = time.monotonic()
     run()
     return time.monotonic() - began

@@ -109,7 +109,8 @@ def _connect_to_any(bootstrap: str) -> None:
         # A host in bytes needs no codec. The one for a str takes five milliseconds to import, at every start.
         name = host.encode() if host.isascii() else host
         try:
-            with socket.create_connection((name, port), timeout=_CONNECT_TIMEOUT_S):
+            # Its type names str alone; getaddrinfo, which it calls, takes bytes too.
+            with socket.create_connection((name, port), timeout=_CONNECT_TIMEOUT_S):  # type: ignore[arg-type]
                 return
         except OSError as error:
             reasons.append(f"{address.strip()} ({_reason(error)})")
