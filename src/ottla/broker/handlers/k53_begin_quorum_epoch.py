@@ -28,7 +28,7 @@ async def handle(
     if is_for_another_voter(services, request.voter_id):
         response = EpochResponse(driver.node.epoch, driver.node.leader_id, ErrorCode.invalid_voter_key)
     else:
-        learn_leader(services, begin.leader_id, request.leader_endpoints)
+        learn_leader(services, begin, request.leader_endpoints)
         try:
             response = await driver.begin_quorum_epoch(begin)
         except OSError:  # the node stops

@@ -28,7 +28,7 @@ async def handle(
     error = rejection(services, request.cluster_id, end)
     if end is None or error is not ErrorCode.none:
         return EndQuorumEpochResponse(error_code=error, topics=())
-    learn_leader(services, end.leader_id, request.leader_endpoints)
+    learn_leader(services, end, request.leader_endpoints)
     try:
         response = await services.quorum.driver.end_quorum_epoch(end)
     except OSError:  # the node stops

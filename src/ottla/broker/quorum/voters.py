@@ -113,7 +113,8 @@ def voter_endpoint(services: NodeServices, node_id: int) -> VoterEndpoint | None
         return dynamic
     static = parse_voters(config.get_list("controller.quorum.voters"))
     if node_id not in (static or (config.node_id,)):
-        return None
+        # The leader was added after kraft.version was raised, and this node does not have that part of the log yet.
+        return quorum.learned.get(node_id)
     address = static.get(node_id, _UNKNOWN)
     if address != _UNKNOWN:
         return VoterEndpoint(listener, *address)

@@ -46,12 +46,21 @@ _NO_SNAPSHOT = OffsetAndEpoch(0, 0)
 # Requests
 
 
-def learn_leader(services: NodeServices, leader_id: int, endpoints: Sequence[Any]) -> None:
-    """The leader tells its endpoints: a node whose log is behind has none of a new voter (KIP-853)."""
+def learn_leader(
+    services: NodeServices, asked: BeginQuorumEpochRequest | EndQuorumEpochRequest, endpoints: Sequence[Any]
+) -> None:
+    """The leader tells its endpoints: a node whose log is behind has none of a new voter (KIP-853).
+
+    Called before raft sees the request, because raft asks the leader at once. Only those of one leader are kept, and
+    only if raft may follow it.
+    """
+    if not services.quorum.driver.node.may_follow(asked.epoch, asked.leader_id):
+        return
     listener = controller_listener_name(services.config)
     for found in endpoints:
         if found.name.upper() == listener:
-            services.quorum.learned[leader_id] = VoterEndpoint(listener, found.host, int(found.port))
+            services.quorum.learned.clear()
+            services.quorum.learned[asked.leader_id] = VoterEndpoint(listener, found.host, int(found.port))
 
 
 def rejection(services: NodeServices, cluster_id: str | None, asked: object) -> ErrorCode:

@@ -94,21 +94,24 @@ class RaftNode(NodeRoles):
     def _news_from_leader(self, epoch: int, leader_id: int, now_ms: int) -> tuple[int, int, ErrorCode]:
         if epoch < self.epoch:
             return self.epoch, self.leader_id, ErrorCode.fenced_leader_epoch
-        if not self._is_consistent(epoch, leader_id) or leader_id in (NO_NODE, self.node_id):
+        if not self.may_follow(epoch, leader_id):
             return self.epoch, self.leader_id, ErrorCode.invalid_request
         self._follow_news(epoch, leader_id, now_ms)
         return self.epoch, self.leader_id, ErrorCode.none
 
-    def _is_consistent(self, epoch: int, leader_id: int) -> bool:
-        """Whether `leader_id` may be the leader of `epoch`: a voter, and no other leader of this epoch is known.
+    def may_follow(self, epoch: int, leader_id: int) -> bool:
+        is_another = leader_id not in (NO_NODE, self.node_id)
+        return epoch >= self.epoch and is_another and self._is_consistent(epoch, leader_id)
 
-        KIP-853: if voters change, this node may not know the newest of them yet.
+    def _is_consistent(self, epoch: int, leader_id: int) -> bool:
+        """Whether `leader_id` may be the leader of `epoch`: no other leader of this epoch is known.
+
+        KIP-853: it need not be one of the voters that this node knows. Newer ones may be in the part of the log that
+        this node does not have yet, also if its voters are static: kraft.version may have been raised there.
         """
         if (
             epoch >= EPOCH_MAX or leader_id < NO_NODE
         ):  # a bootstrap server has a negative id until it is known
-            return False
-        if self.history.is_fixed and leader_id not in (NO_NODE, *self.voters):
             return False
         return leader_id == NO_NODE or epoch != self.epoch or self.leader_id in (NO_NODE, leader_id)
 

@@ -169,7 +169,7 @@ def test_a_request_of_an_older_epoch_is_fenced_with_the_present_leader() -> None
     assert node.on_fetch(FetchRequest(0, 3, 0, 0), 0).response.error is ErrorCode.fenced_leader_epoch
 
 
-def test_an_epoch_has_one_leader_and_it_is_a_voter() -> None:
+def test_an_epoch_has_one_leader() -> None:
     quorum = Quorum()
     quorum.elect(1)
     for other in (3, 7, -1, 2):
