@@ -21,6 +21,8 @@ from ottla.core.raft.voter_set import (
 )
 from ottla.model.errors import ErrorCode
 
+ADDITION_TIMEOUT_MS_MAX = 60_000
+
 
 class Refusal(NamedTuple):
     error: ErrorCode
@@ -33,8 +35,12 @@ class Refusal(NamedTuple):
 def add_voter(
     node: NodeState, voter: Voter, now_ms: int, *, timeout_ms: int, waits_for_commit: bool = True
 ) -> VoterChange:
-    """Appends the new voters as soon as `voter`, which is an observer until then, has caught up."""
-    change = VoterChange(voter.key, now_ms + timeout_ms, voter, waits_for_commit)
+    """Appends the new voters as soon as `voter`, which is an observer until then, has caught up.
+
+    Other additions wait meanwhile, so a client cannot choose any timeout. A removal or an update ends it.
+    """
+    deadline_ms = now_ms + min(timeout_ms, ADDITION_TIMEOUT_MS_MAX)
+    change = VoterChange(voter.key, deadline_ms, voter, waits_for_commit)
     voters = node.history.latest
     refusal = refusal_of_any_change(node)
     if refusal is None and voter.id in voters.ids:
@@ -56,7 +62,7 @@ def add_voter(
 def remove_voter(node: NodeState, key: ReplicaKey, now_ms: int, *, timeout_ms: int) -> VoterChange:
     change = VoterChange(key, now_ms + timeout_ms)
     voters = node.history.latest
-    refusal = refusal_of_any_change(node)
+    refusal = _refusal_of_urgent_change(node)
     known = voters.get(key.id)
     if refusal is None and (known is None or known.key != key):
         refusal = Refusal(ErrorCode.voter_not_found, f"{key} is none of the voters {voters}")
@@ -67,6 +73,7 @@ def remove_voter(node: NodeState, key: ReplicaKey, now_ms: int, *, timeout_ms: i
     if refusal is not None:
         return change.end(*refusal)
     assert isinstance(node.role, Leader)
+    _end_waiting_addition(node.role)
     node.role.change = change
     change.offset = _append_voters(node, node.role, voters.without(key.id), now_ms)
     return change
@@ -76,13 +83,14 @@ def update_voter(node: NodeState, voter: Voter, now_ms: int) -> Refusal | None:
     """Replaces the endpoints and versions of a voter. As in Kafka, nobody waits for the commit."""
     voters = node.history.latest
     known = voters.get(voter.id)
-    refusal = refusal_of_any_change(node)
+    refusal = _refusal_of_urgent_change(node)
     if refusal is None and not _supports(voter, node.history.kraft_version):
         refusal = _unsupported(voter, node.history.kraft_version)
     if refusal is None and (known is None or known.key != voter.key):
         refusal = Refusal(ErrorCode.voter_not_found, f"{voter.key} is none of the voters {voters}")
     if refusal is None and known != voter:
         assert isinstance(node.role, Leader)
+        _end_waiting_addition(node.role)
         _append_voters(node, node.role, voters.with_voter(voter), now_ms)
     return refusal
 
@@ -114,8 +122,17 @@ def _refusal_of_upgrade(node: NodeState, voters: VoterSet) -> Refusal | None:
 
 
 def refusal_of_any_change(node: NodeState) -> Refusal | None:
-    refusal = _refusal_of_leader(node)
-    if refusal is None and not node.history.allows_changes:
+    return _refusal_of_leader(node) or _refusal_of_quorum(node)
+
+
+def _refusal_of_urgent_change(node: NodeState) -> Refusal | None:
+    """Of a change that does not wait for an addition whose new voter still copies the log."""
+    return _refusal_of_leader(node, is_urgent=True) or _refusal_of_quorum(node)
+
+
+def _refusal_of_quorum(node: NodeState) -> Refusal | None:
+    refusal = None
+    if not node.history.allows_changes:
         level = node.history.kraft_version
         refusal = Refusal(
             ErrorCode.unsupported_version,
@@ -128,7 +145,7 @@ def refusal_of_any_change(node: NodeState) -> Refusal | None:
     return refusal
 
 
-def _refusal_of_leader(node: NodeState) -> Refusal | None:
+def _refusal_of_leader(node: NodeState, *, is_urgent: bool = False) -> Refusal | None:
     leader = node.role
     if not isinstance(leader, Leader):
         return Refusal(ErrorCode.not_leader_or_follower, f"node {node.node_id} does not lead the quorum")
@@ -136,7 +153,7 @@ def _refusal_of_leader(node: NodeState) -> Refusal | None:
         return Refusal(
             ErrorCode.request_timed_out, f"the leader {node.own.key} is being removed. Ask the next one"
         )
-    if leader.change is not None:
+    if leader.change is not None and not (is_urgent and leader.change.is_waiting):
         return Refusal(
             ErrorCode.request_timed_out, f"the change of voter {leader.change.key} is under way. Try again"
         )
@@ -146,6 +163,16 @@ def _refusal_of_leader(node: NodeState) -> Refusal | None:
             f"the leader has not committed an entry of epoch {node.epoch} yet. Try again",
         )
     return None
+
+
+def _end_waiting_addition(leader: Leader) -> None:
+    """Nothing of it is in the log yet. Its client may ask again."""
+    change, leader.change = leader.change, None
+    if change is not None:
+        change.end(
+            ErrorCode.request_timed_out,
+            f"voter {change.key} has not caught up, and another change of the voters was asked for. Try again",
+        )
 
 
 def has_committed_in_epoch(leader: Leader) -> bool:
@@ -194,11 +221,7 @@ def advance_change(node: NodeState, leader: Leader, now_ms: int) -> None:
     change = leader.change
     if change is None:
         return
-    if (
-        change.voter is not None
-        and change.offset is None
-        and _has_caught_up(node, leader, change.key, now_ms)
-    ):
+    if change.voter is not None and change.is_waiting and _has_caught_up(node, leader, change.key, now_ms):
         voters = node.history.latest.with_voter(change.voter)
         change.offset = _append_voters(node, leader, voters, now_ms)
         if not change.waits_for_commit:
@@ -206,7 +229,7 @@ def advance_change(node: NodeState, leader: Leader, now_ms: int) -> None:
             leader.change = None
             return
     if now_ms >= change.deadline_ms:
-        what = "has not caught up" if change.offset is None else "is in the log, but not committed"
+        what = "has not caught up" if change.is_waiting else "is in the log, but not committed"
         change.end(ErrorCode.request_timed_out, f"the change of voter {change.key} {what} in time")
         leader.change = None
 

@@ -22,6 +22,11 @@ class VoterChange:
     error: ErrorCode | None = None
     message: str | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing of it is in the log yet: the new voter still copies the log."""
+        return self.offset is None
+
     def end(self, error: ErrorCode, message: str | None = None) -> "VoterChange":
         """The first result counts."""
         if self.error is None:

@@ -9,6 +9,7 @@ from tests.unit.core.raft.test_elections import Quorum
 
 from ottla.core.raft.log_state import LogState, OffsetAndEpoch
 from ottla.core.raft.membership import (
+    ADDITION_TIMEOUT_MS_MAX,
     add_voter,
     remove_voter,
     update_voter,
@@ -114,6 +115,60 @@ def test_an_addition_times_out_if_the_new_voter_does_not_catch_up() -> None:
     assert quorum.voters_of(1) == (1,)
     again = add_voter(leader, dynamic_voter(2), quorum.now_ms, timeout_ms=TIMEOUT_MS)
     assert again.error is None, "the next change may begin"
+
+
+def test_a_removal_and_an_update_end_an_addition_that_waits() -> None:
+    """A new voter may never catch up, and a dead voter must be removed all the same."""
+    quorum = ChangingQuorum((1, 2, 3))
+    leader = quorum[1].node
+    for urgent in (
+        lambda: remove_voter(leader, dynamic_voter(3).key, quorum.now_ms, timeout_ms=TIMEOUT_MS).error,
+        lambda: update_voter(leader, dynamic_voter(2)._replace(kraft_versions=(0, 2)), quorum.now_ms),
+    ):
+        addition = add_voter(leader, dynamic_voter(9), quorum.now_ms, timeout_ms=TIMEOUT_MS)
+        other = add_voter(leader, dynamic_voter(8), quorum.now_ms, timeout_ms=TIMEOUT_MS)
+        assert other.error is ErrorCode.request_timed_out
+        assert addition.error is None, "an addition waits for the one before"
+        assert urgent() is None
+        assert addition.error is ErrorCode.request_timed_out
+        quorum.deliver()
+        quorum.now_ms += 500
+        quorum.deliver()
+    assert quorum.voters_of(1) == (1, 2)
+
+
+def test_a_rejected_removal_does_not_end_an_addition() -> None:
+    quorum = ChangingQuorum((1, 2))
+    leader = quorum[1].node
+    addition = add_voter(leader, dynamic_voter(9), quorum.now_ms, timeout_ms=TIMEOUT_MS)
+    unknown = remove_voter(leader, dynamic_voter(7).key, quorum.now_ms, timeout_ms=TIMEOUT_MS)
+    assert unknown.error is ErrorCode.voter_not_found
+    assert addition.error is None
+
+
+def test_an_addition_waits_a_minute_at_most() -> None:
+    quorum = ChangingQuorum((1,))
+    change = add_voter(quorum[1].node, dynamic_voter(2), quorum.now_ms, timeout_ms=2**31 - 1)
+    quorum[1].node.tick(quorum.now_ms + ADDITION_TIMEOUT_MS_MAX)
+    assert change.error is ErrorCode.request_timed_out
+
+
+def test_a_node_with_static_voters_follows_a_leader_that_was_added_later() -> None:
+    """It does not have the records yet that raised kraft.version and added node 4."""
+    node = RaftNode(
+        3,
+        VoterHistory(VoterSet.of_ids((1, 2, 3))),
+        hard_state=HardState(5, leader_id=1),
+        log=LogState(0, 10, [(5, 0)]),
+        settings=SETTINGS,
+        random_below=lambda _: 0,
+        now_ms=0,
+        own=dynamic_voter(3),
+    )
+    response = node.on_begin_quorum_epoch(BeginQuorumEpochRequest(6, 4), 0)
+    assert response == (6, 4, ErrorCode.none)
+    (fetch,) = run(node, 0)
+    assert (fetch.to, type(fetch.request)) == (4, FetchRequest)
 
 
 def test_the_new_voters_count_as_soon_as_they_are_in_the_log() -> None:
