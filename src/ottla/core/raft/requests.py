@@ -24,7 +24,7 @@ def due_requests(node: NodeState, now_ms: int) -> list[tuple[int, Request]]:
             return [(voter, end) for voter in sorted(resigned.unacknowledged)]
         case Follower() as follower:
             return _fetches(node, follower, now_ms)
-        case Unattached() if not node.may_stand:
+        case Unattached() if not node.may_stand and not node.has_unsaved_log:
             return _search_for_leader(node, now_ms)
     return []
 
@@ -55,7 +55,7 @@ def _announcements(node: NodeState, leader: Leader, now_ms: int) -> list[tuple[i
 
 def _fetches(node: NodeState, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
     if node.has_unsaved_log:
-        return []  # a fetch reports that the log is durable up to its offset
+        return []
     fetch: Request = _fetch_request(node)
     if follower.snapshot is not None:
         position, directory_id = follower.snapshot_position, node.own.directory_id
@@ -72,6 +72,7 @@ def _search_for_successor(node: NodeState, follower: Follower, now_ms: int) -> l
 
 
 def _fetch_request(node: NodeState) -> FetchRequest:
+    """Only for a node without an unsaved log: a fetch reports that the log is durable up to its offset."""
     end = node.log.end
     return FetchRequest(
         node.epoch, node.node_id, end.offset, end.epoch, node.high_watermark, node.own.directory_id
