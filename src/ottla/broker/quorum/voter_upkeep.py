@@ -44,12 +44,19 @@ def _due_request(services: NodeServices) -> Any:
         return None
     known = node.history.latest.get(node.node_id)
     if node.is_voter:
-        return None if known == node.own else _update_request(services, node.own, node.epoch)
+        return None if _is_same(known, node.own) else _update_request(services, node.own, node.epoch)
     if not services.config.get_bool("controller.quorum.auto.join.enable"):
         return None
     if known is not None:  # the voter that this node was before it got a new disk
         return _remove_request(services, known)
     return _add_request(services, node.own)
+
+
+def _is_same(known: Voter | None, own: Voter) -> bool:
+    """The endpoints have no order: Kafka's leader writes them in that of a hash map."""
+    return known is not None and known._replace(endpoints=tuple(sorted(known.endpoints))) == own._replace(
+        endpoints=tuple(sorted(own.endpoints))
+    )
 
 
 async def _send(connections: "NodeConnections", leader_id: int, request: Any) -> str | None:
