@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.connection import ClientConnection, ResponseParts
 from ottla.broker.forwarding import FORWARDED_APIS, forwarding_handler
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP
 from ottla.broker.promise import Promise
 from ottla.broker.services import NodeServices
 from ottla.model.tuples import new_tuple
@@ -65,8 +66,7 @@ _APIS_OF_COORDINATORS = {
     },
 }
 
-# Up to these sizes, decoding and encoding on the event loop takes a few milliseconds. Beyond them a thread does it.
-REQUEST_BYTES_ON_LOOP = 32 * 1024
+# Up to this size, encoding on the event loop takes a few milliseconds. Beyond it a thread does it.
 RESPONSE_ELEMENTS_ON_LOOP = 1000
 
 

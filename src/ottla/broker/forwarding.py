@@ -10,6 +10,7 @@ from struct import pack
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import ResponseParts
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP, prepare
 from ottla.broker.promise import Promise
 from ottla.model.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey
@@ -50,16 +51,26 @@ def forwarding_handler(
 ) -> "BodyHandler":
     """A handler that serves the request here, or has the active controller serve it.
 
-    `is_for_this_node` tells by version and body whether the controller cannot serve the request.
+    `is_for_this_node` tells by version and body whether the controller cannot serve the request. It decodes the body.
     """
 
     def handle(
         services: "BrokerServices", context: "RequestContext", body: memoryview
     ) -> ResponseParts | Promise[ResponseParts]:
-        if services.controller.is_local or (
-            is_for_this_node is not None and is_for_this_node(services, context.version, body)
-        ):
+        if services.controller.is_local:
             return serve_here(services, context, body)
+        if is_for_this_node is None:
+            return forward(services, context, body)
+        decided = prepare(
+            services,
+            lambda: is_for_this_node(services, context.version, body),
+            in_thread=len(body) > REQUEST_BYTES_ON_LOOP,
+        )
+        return decided.then(lambda is_here: (serve_here if is_here else forward)(services, context, body))
+
+    def forward(
+        services: "BrokerServices", context: "RequestContext", body: memoryview
+    ) -> Promise[ResponseParts]:
         return services.tasks.run(_forward(services, context, body, serve_here))
 
     return handle

@@ -18,6 +18,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 T = TypeVar("T")
 
+# Up to this size, decoding on the event loop takes a few milliseconds. Beyond it a thread does it.
+REQUEST_BYTES_ON_LOOP = 32 * 1024
 # A coordinator takes a few microseconds for each.
 ELEMENTS_PER_SLICE = 1000
 

@@ -8,7 +8,7 @@ import contextlib
 
 from ottla.broker.connection import ResponseParts
 from ottla.broker.delayed_fetch import DelayedFetch, DelayedSessionFetch
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.dispatch import RequestContext
 from ottla.broker.fetch_reader import (
     LARGE_FETCH_PARTITIONS,
     LARGE_FOLLOWER_FETCH_PARTITIONS,
@@ -17,6 +17,7 @@ from ottla.broker.fetch_reader import (
     FetchReader,
 )
 from ottla.broker.leader_hints import node_endpoints
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.fetch_ready_set import ReadySet

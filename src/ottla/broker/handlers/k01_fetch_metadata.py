@@ -5,7 +5,8 @@ the versions before v13 get INVALID_REQUEST, as in Kafka. There are no fetch ses
 """
 
 from ottla.broker.connection import ResponseParts
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP
 from ottla.broker.promise import Promise
 from ottla.broker.quorum.voters import voter_endpoint
 from ottla.broker.quorum.wire_server import build_fetch, read_fetch, rejection

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import repeat
 
 from ottla.broker.connection import ResponseParts
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
-from ottla.broker.long_requests import ELEMENTS_PER_SLICE, is_long, submit_in_slices
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.long_requests import ELEMENTS_PER_SLICE, REQUEST_BYTES_ON_LOOP, is_long, submit_in_slices
 from ottla.broker.promise import Promise
 from ottla.broker.services import BrokerServices
 from ottla.core.controller.image import MetadataImage

@@ -5,7 +5,8 @@ v5 TRANSACTION_ABORTABLE.
 """
 
 from ottla.broker.connection import ResponseParts
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, RequestContext
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP
 from ottla.broker.promise import Promise, completed
 from ottla.broker.services import BrokerServices
 from ottla.broker.transaction_requests import error_code_for_version
