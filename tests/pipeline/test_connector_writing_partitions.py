@@ -37,6 +37,11 @@ class Sink:
         attempt = Attempt(f"sink-{self.topic}", "query", batch, plan)
         return PartitionWrite(self.options, self.markers.snapshot(), attempt, Task(partition, run, is_retry))
 
+    def write_batch(self, batch: int, batches: Iterator[pa.RecordBatch]) -> None:
+        """The task of partition 0, and the wait of the driver: a batch ends when its markers can be read."""
+        self.task(batch).run(batches)
+        wait_for(lambda: self.snapshot_with(0).markers[0].batch == batch, seconds=30)
+
     def snapshot_with(self, partition: int) -> Snapshot:
         """A commit is answered before the transaction ends in its partitions, so its marker may come a little later."""
         wait_for(lambda: partition in self.markers.snapshot().markers, seconds=30)
@@ -109,7 +114,7 @@ def test_a_commit_that_becomes_visible_after_the_snapshot_is_checked_too(sink: S
 
 def test_markers_that_were_deleted_stop_the_sink_instead_of_repeating_a_batch(sink: Sink) -> None:
     for batch in (0, 1):
-        sink.task(batch).run(rows(range(3 * batch, 3 * batch + 3)))
+        sink.write_batch(batch, rows(range(3 * batch, 3 * batch + 3)))
     sink.delete_markers()
     with pytest.raises(PipelineError, match="has no markers, and the query would write batch 1") as rejected:
         sink.task(1, run="restarted").run(rows(range(3, 6)))
@@ -192,7 +197,7 @@ def test_fenced_producers_with_records_in_flight_are_dropped_without_harm(sink: 
 
 def test_a_pooled_producer_writes_the_next_batch_and_is_fenced_by_others(sink: Sink) -> None:
     for batch in range(3):
-        sink.task(batch).run(rows(range(batch * 10, batch * 10 + 10)))
+        sink.write_batch(batch, rows(range(batch * 10, batch * 10 + 10)))
     sink.task(3, run="elsewhere").run(rows(range(30, 40)))
     late = sink.task(4)
     # Its last batch was 2: what happened to 3 is not known here, so it starts afresh.

@@ -17,8 +17,9 @@ from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.serial import entity_reader
 from tests.unit.broker.bench import Bench, Raw, on_broker, produce_request, until
 
-from ottla.broker.dispatch import REQUEST_BYTES_ON_LOOP, Dispatcher
+from ottla.broker.dispatch import Dispatcher
 from ottla.broker.handlers import k60_describe_cluster
+from ottla.broker.long_requests import REQUEST_BYTES_ON_LOOP
 from ottla.model.errors import ErrorCode
 from ottla.protocol import messages
 from ottla.protocol.api_keys import APIS, ApiKey, ListenerKind, apis_of
