@@ -154,10 +154,10 @@ def forgets_that_it_pauses(patch: Patch) -> None:
 def changes_two_voters_at_once(patch: Patch) -> None:
     original = membership._refusal_of_leader
 
-    def refusal(node: Any) -> Any:
+    def refusal(node: Any, *, is_urgent: bool = False) -> Any:
         if isinstance(node.role, Leader):
             node.role.change = None
-        return original(node)
+        return original(node, is_urgent=is_urgent)
 
     patch.setattr(membership, "_refusal_of_leader", refusal)
     patch.setattr(membership, "has_uncommitted_voters", lambda node: False)
