@@ -64,6 +64,19 @@ def replicas_of(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
     return [partition.replicas for _, partition in sorted(cluster.partitions(topic).items())]
 
 
+def wait_for_replicas(cluster: Cluster, topic: str, *expected: tuple[int, ...]) -> None:
+    """A broker knows a change a moment after the controller, which the commands ask."""
+    cluster.wait_until(lambda: replicas_of(cluster, topic) == list(expected), f"{topic} is on {expected}")
+
+
+def wait_until_not_throttled(cluster: Cluster, topic: str) -> None:
+    def is_not_throttled() -> bool:
+        throttles = configs(cluster, "topic", topic)
+        return [throttles.get(name) or "" for name in REPLICAS] == ["", ""]
+
+    cluster.wait_until(is_not_throttled, f"the throttles of {topic} are removed")
+
+
 def fill(cluster: Cluster, topic: str, megabytes: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(megabytes * 10):
@@ -90,14 +103,14 @@ def test_a_broker_is_drained_with_a_throttle_that_ends_with_it(cluster: Cluster,
     assert end == {"partitions": 2, "is_complete": True}
     assert progress[-1]["moving"] == 0
     assert progress[-1]["copied_bytes"] == progress[-1]["total_bytes"] > 0
-    first, second, third = replicas_of(cluster, topic_name)
-    assert 2 not in first + second + third
-    assert third == (3, 4)
+    cluster.wait_until(
+        lambda: all(2 not in each for each in replicas_of(cluster, topic_name)), "nothing is on broker 2"
+    )
+    assert replicas_of(cluster, topic_name)[2] == (3, 4)
     assert json_lines(ottla(cluster, "reassign", "verify", "-", "--json", stdin=plan)) == [
         {"topic": topic_name, "partition": index, "state": "complete"} for index in (0, 1)
     ]
-    throttles = configs(cluster, "topic", topic_name)
-    assert [throttles.get(name) or "" for name in REPLICAS] == ["", ""]
+    wait_until_not_throttled(cluster, topic_name)
     assert ottla(cluster, "reassign", "generate", "-t", topic_name, "--drain", "2") == ""
 
 
@@ -108,9 +121,14 @@ def test_a_move_is_followed_and_cancelled(cluster: Cluster, topic_name: str, tmp
     path.write_text(plan_of((topic_name, 0, [3])))
     said = ottla(cluster, "reassign", "execute", str(path), "--no-wait", "--throttle", "1000")
     assert '"replicas": [1]' in said
-    assert configs(cluster, "topic", topic_name)[REPLICAS[0]] == "0:1"
-    assert configs(cluster, "topic", topic_name)[REPLICAS[1]] == "0:3"
-    assert configs(cluster, "broker", "3")[RATES[1]] == "1000"
+    throttled = {REPLICAS[0]: "0:1", REPLICAS[1]: "0:3"}
+    cluster.wait_until(
+        lambda: throttled.items() <= configs(cluster, "topic", topic_name).items(),
+        "the replicas are throttled",
+    )
+    cluster.wait_until(
+        lambda: configs(cluster, "broker", "3").get(RATES[1]) == "1000", "broker 3 is throttled"
+    )
     assert "moving" in ottla(cluster, "reassign", "verify", str(path), fails_with=1)
     other = plan_of((topic_name, 0, [2]))
     refused = ottla(cluster, "reassign", "execute", "-", stdin=other, fails_with=1)
@@ -118,8 +136,8 @@ def test_a_move_is_followed_and_cancelled(cluster: Cluster, topic_name: str, tmp
     said = ottla(cluster, "reassign", "cancel", str(path))
     assert f"Cancelled the move of {topic_name}-0" in said
     assert "The throttles were removed" in said
-    assert replicas_of(cluster, topic_name) == [(1,)]
-    assert RATES[1] not in configs(cluster, "broker", "3")
+    wait_for_replicas(cluster, topic_name, (1,))
+    cluster.wait_until(lambda: RATES[1] not in configs(cluster, "broker", "3"), "the rate is removed")
     assert "No partition" in ottla(cluster, "reassign", "cancel", str(path))
 
 
@@ -138,7 +156,7 @@ def test_wrong_plans_are_refused_and_change_nothing(cluster: Cluster, topic_name
     assert replicas_of(cluster, topic_name) == [(1, 2)]
     forced = plan_of((topic_name, 0, [1]))
     ottla(cluster, "reassign", "execute", "-", "--force", stdin=forced)
-    assert replicas_of(cluster, topic_name) == [(1,)]
+    wait_for_replicas(cluster, topic_name, (1,))
 
 
 @pytest.mark.java
@@ -150,7 +168,8 @@ def test_apache_kafka_is_balanced_and_throttled(kafka_libs: Path, tmp_path: Path
         plan = ottla(cluster, "reassign", "generate", "-t", topic_name)
         assert len(json.loads(plan)["partitions"]) == 1
         ottla(cluster, "reassign", "execute", "-", "--throttle", "10000000", stdin=plan)
-        assert sorted(replicas_of(cluster, topic_name)) == [(1,), (2,)]
+        cluster.wait_until(
+            lambda: sorted(replicas_of(cluster, topic_name)) == [(1,), (2,)], "each broker has a partition"
+        )
         assert "complete" in ottla(cluster, "reassign", "verify", "-", stdin=plan)
-        throttles = configs(cluster, "topic", topic_name)
-        assert [throttles.get(name) or "" for name in REPLICAS] == ["", ""]
+        wait_until_not_throttled(cluster, topic_name)
