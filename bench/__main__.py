@@ -35,6 +35,7 @@ from bench.scenarios import (
     metrics,
     one_record,
     pipeline,
+    pipeline_kills,
     spark,
     throughput,
     transactions,
@@ -58,6 +59,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "workers": workers.SCENARIOS,
     "spark": spark.SCENARIOS,
     "pipeline": pipeline.SCENARIOS,
+    "pipeline-kills": pipeline_kills.SCENARIOS,
     "archive": archive.SCENARIOS,
     "cluster": cluster.SCENARIOS,
 }

@@ -5,11 +5,7 @@ What came out is read with librdkafka and pyarrow, not with our own connector.
 
 import contextlib
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -20,16 +16,14 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from tests.interop.brokers import RunningBroker
 from tests.pipeline.cdc.mysql.mariadb_server import PASSWORD, USER, MariaDb
+from tests.pipeline.pipeline_run import PipelineRun
 from tests.pipeline.quick_start import JAVA_OPTIONS
-from tests.pipeline.spark_cluster import SparkCluster, kill_group, started
 
 from ottla.pipeline.archive.store import Archive
 
 READ_TIMEOUT_S = 60
 ROWS = 40
-KINDS = ("driver", "executor", "broker")
 
 PIPELINE = """\
 name = "whole"
@@ -121,15 +115,10 @@ class Record(NamedTuple):
 
 
 @dataclass
-class World:
+class World(PipelineRun):
     """All that runs: a broker, a database, a Spark cluster, and the driver as a person starts it."""
 
-    folder: Path
-    broker: RunningBroker
-    database: MariaDb
-    cluster: SparkCluster
-    driver: subprocess.Popen[bytes] | None = None
-    faults: list[str] = field(default_factory=list)
+    database: MariaDb = field(kw_only=True)
 
     def prepare(self) -> None:
         (self.folder / "spool").mkdir()
@@ -143,75 +132,6 @@ class World:
             executor_options=JAVA_OPTIONS,
         )
         (self.folder / "pipeline.toml").write_text(text)
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "driver.log"
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "ottla.cli.main", "pipeline", *arguments]
-
-    def start_driver(self) -> None:
-        self.driver = started(self.command("run", "--plain"), self.log, self.folder)
-
-    def kill_driver(self) -> None:
-        assert self.driver is not None
-        kill_group(self.driver)
-
-    def run(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """A command of `ottla pipeline` to its end; a driver that hangs is killed with all that it started."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=self.folder,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            kill_group(process)  # type: ignore[arg-type]
-            output, _ = process.communicate()
-            output += f"\n(killed after {timeout_s} s)"
-        return subprocess.CompletedProcess(process.args, process.returncode, output)
-
-    def batches(self) -> int:
-        """How many batches are committed, of all stages together."""
-        return sum(1 for path in (self.folder / "checkpoints").glob("*/commits/*") if path.name.isdigit())
-
-    def until_batches(self, count: int, timeout_s: float) -> None:
-        """Waits until `count` more are committed. Restarts a driver that has ended."""
-        wanted = self.batches() + count
-        deadline = time.monotonic() + timeout_s
-        while self.batches() < wanted:
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"no {count} batches in {timeout_s} s after {self.faults}\n{self.story()}"
-                )
-            if self.driver is not None and self.driver.poll() is not None:
-                self.faults.append("driver ended by itself")
-                self.start_driver()
-            time.sleep(0.1)
-
-    def fault(self, kind: str, chance: random.Random) -> None:
-        """Kills the process of one of KINDS, and starts it again. Spark's worker restarts an executor."""
-        self.faults.append(kind)
-        if kind == "driver":
-            self.kill_driver()
-            self.start_driver()
-        elif kind == "executor":
-            executors = self.cluster.executors()
-            if executors:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(sorted(executors)), signal.SIGKILL)
-        else:
-            self.broker.kill()
-            self.broker.start()
-
-    def story(self) -> str:
-        return f"--- driver.log\n{self.log.read_bytes()[-15_000:].decode(errors='replace')}\n{self.cluster.tails()}"
 
 
 class Feeding(threading.Thread):

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker, run_ottla
 from tests.pipeline.archiving import make_topic, run_all, sink
 from tests.pipeline.cdc.mysql.mariadb_server import MariaDb, why_no_mariadb
-from tests.pipeline.end_to_end import KINDS, Feeding, World, check_everything, make_database
+from tests.pipeline.end_to_end import Feeding, World, check_everything, make_database
 from tests.pipeline.pipeline_command import ottla_asking
+from tests.pipeline.pipeline_run import KINDS
 from tests.pipeline.spark_cluster import SparkCluster
 
 from ottla.pipeline.stage import ClusterSettings, Context
@@ -67,7 +68,7 @@ def test_every_input_arrives_once_whatever_is_killed(
     folder = tmp_path / "work"
     folder.mkdir()
     reloaded = make_old_archive(spark, own_broker, folder)
-    world = World(folder, own_broker, database, cluster)
+    world = World(folder, own_broker, cluster, database=database)
     world.prepare()
     feeding = Feeding(world, random.Random(seed))
     try:
