@@ -4,6 +4,7 @@ The merged file is written beside the small ones and replaces them by one manife
 later merge deletes the small ones, when no query can still be reading them, and the files of merges that were killed.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +17,24 @@ from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
 from ottla.pipeline.archive.columns import HOUR_COLUMNS, SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import delta_logs, publish
 from ottla.pipeline.archive.errors import explain_write_errors
-from ottla.pipeline.archive.layout import STAGING, Hour, merge_begun_at, merge_name, run_name, topic_of
+from ottla.pipeline.archive.layout import (
+    MANIFESTS,
+    STAGING,
+    Hour,
+    hour_of,
+    merge_begun_at,
+    merge_name,
+    run_name,
+    topic_of,
+)
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 LARGE_BYTES = 128 << 20
 ROUND_BYTES = 2 << 30
@@ -191,21 +203,41 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
 
 
 def delete_leftovers(archive: Archive, archived: Archived, histories: Iterable[str], now_ms: int) -> None:
+    """Deletes what no reader needs any more. Nothing if the manifests are not those of the files that are there."""
     if archived.missing:
         # A manifest that is gone may name any of the files.
         return
-    for history in histories:
-        for path in leftovers([found.path for found in archive.files.below(history)], archived, now_ms):
-            archive.files.delete(path)
+    chosen = set(histories)
+    found = [file.path for history in sorted(chosen) for file in archive.files.below(history)]
+    lost = sorted({path for path, file in archived.files.items() if file.topic in chosen}.difference(found))
+    if lost:
+        # The manifests may be an older copy: then a merged file that they do not name has these records.
+        _log.warning(
+            "%d files that the manifests of the archive at %s name are missing, the first is %s. No file is deleted "
+            "until they are back. Restore them, or the newest %s if it was replaced by an older copy; "
+            "`ottla pipeline verify` names the files.",
+            len(lost),
+            archive.url,
+            lost[0],
+            MANIFESTS,
+        )
+        return
+    for path in leftovers(found, archived, now_ms):
+        archive.files.delete(path)
 
 
 def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
     """Those of the files that were superseded a day ago, or that a merge left which died before."""
     before_ms = now_ms - KEEP_SUPERSEDED_MS
     superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}
+    hours = {file.hour for file in archived.files.values()}
     over = []
     for path in paths:
         since_ms = superseded_at.get(path, merge_begun_at(path))
-        if path not in archived.files and since_ms is not None and since_ms <= before_ms:
+        if path in archived.files or since_ms is None or since_ms > before_ms:
+            continue
+        # A merge leaves the files that it read, or others supersede them. If the hour has none, the manifests are an
+        # older copy, and the merged file may have the only records of the hour.
+        if hour_of(path) in hours:
             over.append(path)
     return over

@@ -132,7 +132,20 @@ class Manifests:
         read = [from_json(text, where) for text, where in texts]
         known = self._known | dict(zip(new, read, strict=True))
         self._known = {one: known[one] for one in wanted}
-        return Recent(self._condensed, self._known | folded)
+        recent = Recent(self._condensed, self._known | folded)
+        self._check_newest(recent)
+        return recent
+
+    def _check_newest(self, recent: Recent) -> None:
+        """Raises FileNotFoundError if a newer summary is lost.
+
+        Its list is still there. The list of a process that was killed before the summary is not newer than the
+        manifests, because these are deleted after it.
+        """
+        for name in self._files.names(FILE_LISTS):
+            found = LIST_NAME.fullmatch(name)
+            if found and int(found[1]) > recent.condensed.sequence and int(found[2]) > recent.number:
+                raise FileNotFoundError(self._files.url(summary_file(int(found[1]))))
 
     def _read_condensed(self, names: list[str]) -> None:
         found = [SUMMARY_NAME.fullmatch(name) for name in names]

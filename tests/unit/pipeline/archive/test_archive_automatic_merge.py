@@ -1,6 +1,7 @@
 """Small files are merged while the archive runs, within limits, and an error in it does not stop the archive."""
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class Running:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.archive = Archive.at(str(folder))
+        self.monkeypatch = monkeypatch
         self.now_ms = END_OF_SEVEN_MS + CLOSED_AFTER_MS
         self.merge = AutomaticMerge(self.archive, lambda: self.now_ms)
         self.batches = 0
@@ -155,3 +157,29 @@ def test_nothing_is_deleted_while_a_manifest_is_missing(running: Running, tmp_pa
     before = {found.path for found in running.archive.files.below("raw")}
     running.run()
     assert {found.path for found in running.archive.files.below("raw")} == before
+
+
+@pytest.mark.parametrize("is_new_hour", [False, True], ids=["the same files", "later files"])
+def test_nothing_is_deleted_after_the_manifests_are_replaced_by_an_older_copy(
+    running: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_new_hour: bool
+) -> None:
+    manifests, copy = tmp_path / "_manifests", tmp_path / "copy"
+    running.add(*small(1, hour=5) if is_new_hour else small(FILES_MIN))
+    shutil.copytree(manifests, copy)
+    if is_new_hour:
+        running.add(*small(FILES_MIN))
+    running.run()
+    (merged,) = (path for path in running.paths if "merge-" in path)
+    running.now_ms += KEEP_SUPERSEDED_MS
+    running.run()
+    assert running.archive.files.exists(merged)
+    shutil.rmtree(manifests)
+    copy.rename(manifests)
+    started = Running(tmp_path, running.monkeypatch)
+    started.now_ms = running.now_ms + 3 * KEEP_SUPERSEDED_MS
+    with caplog.at_level(logging.WARNING):
+        started.run()
+    assert started.archive.files.exists(merged)
+    if not is_new_hour:
+        assert "4 files that the manifests of the archive at" in caplog.text
+        assert "the first is raw/date=2026-01-31/hour=07/b0-000.parquet" in caplog.text

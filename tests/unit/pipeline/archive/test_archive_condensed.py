@@ -389,6 +389,23 @@ def test_a_summary_that_is_lost_is_an_error_and_no_empty_archive(archive: Archiv
         Archive.at(str(tmp_path)).summary()
 
 
+def test_the_newest_summary_that_is_lost_is_an_error_and_the_one_before_it_does_not_stand_in(
+    archive: Archive, tmp_path: Path
+) -> None:
+    for number, manifest in a_history(6).items():
+        add(archive, manifest)
+        if number % 3 == 0:
+            archive.condense()
+    lost = tmp_path / "_manifests" / "folded" / "0000000002.summary.json"
+    content = lost.read_bytes()
+    lost.unlink()
+    for reader in (Archive.at(str(tmp_path)).summary, Archive.at(str(tmp_path)).load):
+        with pytest.raises(PipelineError, match=r"is missing: .*0000000002\.summary\.json"):
+            reader()
+    lost.write_bytes(content)
+    assert Archive.at(str(tmp_path)).summary().number == 6
+
+
 def test_a_list_that_is_lost_is_an_error(archive: Archive, tmp_path: Path) -> None:
     for manifest in a_history(3).values():
         add(archive, manifest)

@@ -88,6 +88,8 @@ class SlowMerge:
         self.hours = list(hours)
         topics = ("fly", "raw")
         small = [a_file(name, (0, at, at), topic=topic) for topic in topics for at, name in enumerate("ab")]
+        for file in small:
+            self.archive.files.create(file.path, "small")
         self.archive.commit(a_batch(0, [(topic, 0, 0, 2) for topic in topics], *small), lambda _: None)
 
     def write(self, spark: None, archive: Archive, files: list[DataFile], name: str) -> tuple[DataFile, ...]:
