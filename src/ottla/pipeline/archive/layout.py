@@ -26,9 +26,10 @@ DELTA_LOG = "_delta_log"
 _DIGITS = 10
 MANIFEST_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.json")
 # files with many manifests word for word, of an older Ottla
-FOLD_NAME = re.compile(rf"(?!0+-)\d{{{_DIGITS}}}-\d{{{_DIGITS}}}\.json")
+FOLD_NAME = re.compile(rf"(?!0+-)\d{{{_DIGITS}}}-(\d{{{_DIGITS}}})\.json")
 SUMMARY_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.summary\.json")
-# Groups: the sequence number of its summary, and the last manifest in it. Also the draft of one, beside it on a local disk, whose writer was killed
+# Groups: the sequence number of its summary, and the last manifest in it. Also the draft of a list, beside it on a
+# local disk, whose writer was killed.
 LIST_NAME = re.compile(
     rf"\.?(\d{{{_DIGITS}}})-\d{{{_DIGITS}}}-(\d{{{_DIGITS}}})-[0-9a-f]+\.json(?:\.[0-9a-f]+)?"
 )

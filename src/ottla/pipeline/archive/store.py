@@ -61,6 +61,7 @@ _THREADS = 16
 # from this many on, manifests are condensed
 CONDENSE_AT = 100
 _LISTINGS_MAX = 10
+_MARKER_NAME = MARKER.rpartition("/")[2]
 _Result = TypeVar("_Result")
 
 
@@ -125,7 +126,11 @@ class Manifests:
         names = self._files.names(FOLDED)
         self._read_condensed(names)
         number = self._condensed.summary.number
-        folded = {one: manifest for one, manifest in self._read_folds(names).items() if one > number}
+        folds = self._read_folds(names)
+        if self._condensed.sequence == 0 and _MARKER_NAME in names and 1 not in {*self.listed, *folds}:
+            # The first manifest is deleted only after the first summary was created.
+            raise FileNotFoundError(self._files.url(f"{FOLDED}/*.summary.json"))
+        folded = {one: manifest for one, manifest in folds.items() if one > number}
         wanted = [one for one in self.listed if one > number and one not in folded]
         new = [one for one in wanted if one not in self._known]
         texts = self._read_texts([manifest_file(one) for one in new])
@@ -150,8 +155,6 @@ class Manifests:
     def _read_condensed(self, names: list[str]) -> None:
         found = [SUMMARY_NAME.fullmatch(name) for name in names]
         sequence = max((int(one[1]) for one in found if one), default=0)
-        if sequence == 0 and MARKER.rpartition("/")[2] in names:
-            raise FileNotFoundError(self._files.url(f"{FOLDED}/*.summary.json"))
         if sequence == 0:
             self._condensed = Condensed()
         elif sequence != self._condensed.sequence:
@@ -285,6 +288,8 @@ class Archive:
             recent_digests(before.digests, manifests),
         )
         self.files.create(f"{FILE_LISTS}/{ref.name}", list_to_json(content))
+        # Before the summary: what an older Ottla adds after it would not be in it.
+        self.files.create(MARKER, MARKER_TEXT)
         self.files.create(summary_file(sequence), summary_to_json(condensed))
 
     def remove_condensed(self) -> None:
@@ -307,8 +312,11 @@ class Archive:
             if found and int(found[1]) <= newest.sequence and name not in named
         ]
         for name in self.files.names(FOLDED):
-            found = SUMMARY_NAME.fullmatch(name)
-            if (found and int(found[1]) < newest.sequence - 1) or FOLD_NAME.fullmatch(name):
+            found, fold = SUMMARY_NAME.fullmatch(name), FOLD_NAME.fullmatch(name)
+            # An older Ottla that did not see the marker yet may have folded newer manifests.
+            if (found and int(found[1]) < newest.sequence - 1) or (
+                fold and int(fold[1]) <= newest.summary.number
+            ):
                 over.append(f"{FOLDED}/{name}")
         self._remove_manifests(recent)
         self._delete(over)
@@ -319,9 +327,6 @@ class Archive:
 
     def _delete(self, paths: list[str]) -> None:
         """Files that a summary replaces."""
-        if paths:
-            # After the first summary, because a reader that finds the marker looks for one.
-            self.files.create(MARKER, MARKER_TEXT)
         with ThreadPoolExecutor(_THREADS) as deleting:
             list(deleting.map(self.files.delete, paths))
 

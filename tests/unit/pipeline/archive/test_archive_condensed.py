@@ -235,7 +235,7 @@ def test_a_merge_whose_number_is_forgotten_is_not_repeated(archive: Archive) -> 
     assert archive.load().number == 2
 
 
-STEPS = ["the list", "the summary", "the marker", "a deletion"]
+STEPS = ["the list", "the marker", "the summary", "a deletion"]
 
 
 @pytest.mark.parametrize("survived", range(4), ids=STEPS)
@@ -369,6 +369,53 @@ def test_the_folds_of_an_older_ottla_are_condensed(archive: Archive, tmp_path: P
         "0000000000-0000000000.json",
         "0000000001.summary.json",
     ]
+
+
+def test_what_an_older_ottla_folds_meanwhile_is_kept(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read the folder before the marker was there, and still archives another topic."""
+    history = a_history(8)
+    for number in range(1, 7):
+        add(archive, history[number])
+    create = archive.files.create
+
+    def create_and_fold(path: str, content: str | bytes) -> bool:
+        done = create(path, content)
+        if path.endswith(".summary.json"):
+            create("_manifests/folded/0000000001-0000000008.json", older_fold(history))
+            for number in range(1, 9):
+                archive.files.delete(f"_manifests/{number:010}.json")
+        return done
+
+    with monkeypatch.context() as raced:
+        raced.setattr(archive.files, "create", create_and_fold)
+        archive.condense()
+    assert says(Archive.at(str(tmp_path)).load()) == says(combine(history))
+    add(archive, a_batch(9, [("raw", 0, 9, 10)]))
+    for _ in range(2):
+        archive.condense()
+    assert says(archive.load()) == says(combine(history | {9: a_batch(9, [("raw", 0, 9, 10)])}))
+    assert "0000000001-0000000008.json" not in archive.files.names("_manifests/folded")
+
+
+def test_the_marker_is_there_before_the_first_summary(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = a_history(3)
+    for manifest in history.values():
+        add(archive, manifest)
+    create, seen = archive.files.create, []
+
+    def create_marked(path: str, content: str | bytes) -> bool:
+        if path.endswith(".summary.json"):
+            seen.append(archive.files.exists(MARKER))
+            assert Archive.at(str(tmp_path)).load() == combine(history)
+        return create(path, content)
+
+    monkeypatch.setattr(archive.files, "create", create_marked)
+    archive.condense()
+    assert seen == [True]
 
 
 def test_an_older_ottla_rejects_a_condensed_archive(archive: Archive) -> None:
