@@ -36,7 +36,7 @@ class AutomaticMerge:
     def __init__(self, archive: Archive, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._archive = archive
         self._clock_ms = clock_ms
-        self._looked_in_hour = -1
+        self._cleaned_in_hour = self._looked_in_hour = -1
         self._rounds: list[list[DataFile]] = []
 
     def run(self, spark: "SparkSession", logs: Sequence[DeltaLog], histories: Sequence[str]) -> None:
@@ -59,14 +59,22 @@ class AutomaticMerge:
 
     def _look(self, histories: Sequence[str]) -> None:
         now_ms = self._clock_ms()
-        if self._rounds or now_ms // HOUR_MS == self._looked_in_hour:
+        hour = now_ms // HOUR_MS
+        # Also while rounds wait: what their merges supersede must not be forgotten before it is deleted.
+        must_clean = hour != self._cleaned_in_hour
+        must_plan = hour != self._looked_in_hour and not self._rounds
+        if not must_clean and not must_plan:
             return
-        self._looked_in_hour = now_ms // HOUR_MS
+        self._cleaned_in_hour = hour
+        if must_plan:
+            self._looked_in_hour = hour
         archived = self._archive.load()
-        delete_leftovers(self._archive, archived, histories, now_ms)
-        hours = {
-            hour: files
-            for hour, files in mergeable(archived, now_ms, FILES_MIN).items()
-            if hour.topic in histories
-        }
-        self._rounds = split_into_rounds(hours, _ROUND_BYTES)
+        if must_clean:
+            delete_leftovers(self._archive, archived, histories, now_ms)
+        if must_plan:
+            wanted = {
+                at: files
+                for at, files in mergeable(archived, now_ms, FILES_MIN).items()
+                if at.topic in histories
+            }
+            self._rounds = split_into_rounds(wanted, _ROUND_BYTES)

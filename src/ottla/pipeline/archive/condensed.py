@@ -38,7 +38,7 @@ _VERSION = 2
 MARKER_TEXT = json.dumps({"version": _VERSION})
 # so many lists of a level are joined into one of the next
 LEVEL_SIZE = 8
-# Every merge deletes the small files of the merges a day before it. This is longer.
+# While a history is merged, its small files are deleted a day after their merge. This is longer.
 _FORGET_SUPERSEDED_MS = 7 * 24 * 3_600_000
 _DIGESTS_KEPT = 1000
 
@@ -101,9 +101,21 @@ def join(lists: Iterable[FileList]) -> FileList:
                 removed.add(path)
         files.update(one.files)
         merges += one.merges
-    newest_ms = max((one.merged_at_ms for one in merges), default=0)
-    recent = tuple(one for one in merges if one.merged_at_ms >= newest_ms - _FORGET_SUPERSEDED_MS)
-    return FileList(files, frozenset(removed), recent)
+    return FileList(files, frozenset(removed), _without_old(merges))
+
+
+def _without_old(merges: Iterable[Merge]) -> tuple[Merge, ...]:
+    """Without those that are old compared with the newest of their history: that of an idle stage may be an old one."""
+    histories = [(merge, {path.partition("/")[0] for path in merge.supersedes}) for merge in merges]
+    newest_ms: dict[str, int] = {}
+    for merge, names in histories:
+        for name in names:
+            newest_ms[name] = max(merge.merged_at_ms, newest_ms.get(name, 0))
+    return tuple(
+        merge
+        for merge, names in histories
+        if any(merge.merged_at_ms >= newest_ms[name] - _FORGET_SUPERSEDED_MS for name in names)
+    )
 
 
 def sum_of(condensed: Condensed, lists: Sequence[FileList]) -> Archived:

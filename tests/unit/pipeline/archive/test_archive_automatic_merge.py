@@ -124,6 +124,33 @@ def test_after_its_time_it_leaves_the_rest_to_the_next_pause(
     assert running.rounds == [FILES_MIN, FILES_MIN]
 
 
+def test_small_files_are_deleted_a_day_later_also_while_rounds_wait(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic_merge, "_ROUND_BYTES", FILES_MIN * 1000)
+    early, late = small(FILES_MIN, hour=5), small(FILES_MIN, hour=6)
+    running.add(*early, *late)
+    now_s = 0.0
+
+    def write_slowly(*given: Any) -> tuple[DataFile, ...]:
+        nonlocal now_s
+        now_s += 60.0
+        return running.write(*given)
+
+    with monkeypatch.context() as slow:
+        slow.setattr("ottla.pipeline.archive.automatic_merge.time.monotonic", lambda: now_s)
+        slow.setattr(merging, "_write_merged", write_slowly)
+        running.run()
+    assert running.rounds == [FILES_MIN]
+    assert all(running.archive.files.exists(file.path) for file in early)
+    running.now_ms += KEEP_SUPERSEDED_MS
+    monkeypatch.setattr(automatic_merge, "_ROUNDS_S", -1.0)
+    running.run()
+    assert running.rounds == [FILES_MIN]
+    assert not any(running.archive.files.exists(file.path) for file in early)
+    assert all(running.archive.files.exists(file.path) for file in late)
+
+
 def test_an_hour_that_is_larger_than_a_round_is_merged_in_parts() -> None:
     files = {file.hour: [file] for file in small(1)}
     (hour,) = files

@@ -161,10 +161,18 @@ def test_lists_are_joined_in_any_grouping(cuts: list[int]) -> None:
 
 def test_superseded_files_are_remembered_until_a_merge_has_deleted_them() -> None:
     day_ms = 24 * 3_600_000
-    old, new = (Merge(at_ms, (), (f"{at_ms}",)) for at_ms in (day_ms, 9 * day_ms))
+    old, new = (Merge(at_ms, (), (f"raw/{at_ms}",)) for at_ms in (day_ms, 9 * day_ms))
     assert join([list_of({1: old}), list_of({2: new})]).merges == (new,)
-    newer = Merge(3 * day_ms, (), ("x",))
+    newer = Merge(3 * day_ms, (), ("raw/x",))
     assert join([list_of({1: old}), list_of({2: newer})]).merges == (old, newer)
+
+
+def test_merges_of_another_history_make_no_superseded_file_forgotten() -> None:
+    """The stage of the one may be idle, while that of the other merges on."""
+    day_ms = 24 * 3_600_000
+    idle = Merge(day_ms, (), ("fly/date=2026-01-31/hour=07/b0-000.parquet",))
+    busy = Merge(30 * day_ms, (), ("raw/date=2026-01-31/hour=07/b0-000.parquet",))
+    assert join([list_of({1: idle}), list_of({2: busy})]).merges == (idle, busy)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9))))
