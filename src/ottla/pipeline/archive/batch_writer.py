@@ -21,9 +21,9 @@ from ottla.pipeline.archive.histories import current_histories
 from ottla.pipeline.archive.layout import (
     STAGED,
     STAGING,
-    Hour,
     batch_name,
     final_names,
+    hour_of,
     query_name,
     staging_query,
     topic_of,
@@ -182,18 +182,13 @@ def _remove_earlier_attempts(archive: Archive, batch: str) -> None:
     """Removes files of earlier attempts at a batch. They hold the same records, so they are in the same folders."""
     archived = archive.load()
     named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}
-    hours = {
-        file.hour for file in archived.files.values() if file.path.startswith(_file_prefix(file.hour, batch))
-    }
+    # A merge may have superseded the batch's own files already.
+    hours = {hour_of(path) for path in named if path.rpartition("/")[2].startswith(f"{batch}-")}
     for hour in hours:
         for name in archive.files.names(hour.folder):
             path = f"{hour.folder}/{name}"
-            if path.startswith(_file_prefix(hour, batch)) and path not in named:
+            if name.startswith(f"{batch}-") and path not in named:
                 archive.files.delete(path)
-
-
-def _file_prefix(hour: Hour, batch: str) -> str:
-    return f"{hour.folder}/{batch}-"
 
 
 def _write_files(archive: Archive, rows: "DataFrame", name: str, tasks: int) -> tuple[DataFile, ...]:

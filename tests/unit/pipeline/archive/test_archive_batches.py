@@ -1,14 +1,23 @@
 from collections.abc import Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.pipeline.archive.archive_samples import an_archive
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.batch_writer import batch_ranges, expected_records, logs_of
+from ottla.pipeline.archive.batch_writer import (
+    _remove_earlier_attempts,
+    batch_ranges,
+    expected_records,
+    logs_of,
+)
+from ottla.pipeline.archive.layout import batch_name
+from ottla.pipeline.archive.manifest import Merge
 from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.stage import starting_offsets
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets
 
@@ -65,6 +74,25 @@ def test_a_batch_covers_what_was_read_and_what_never_had_records(
     logs = {} if log is None else {AT: Span(*log)}
     found = batch_ranges(before, {AT: end}, logs, {AT: [Span(*one) for one in read]})
     assert found == tuple(OffsetRange(*AT, *one) for one in covered)
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_files_of_an_earlier_attempt_are_removed_also_if_a_merge_took_the_batch(
+    tmp_path: Path, is_merged: bool
+) -> None:
+    archive = Archive.at(str(tmp_path))
+    batch, other = batch_name(7, QUERY), batch_name(70, QUERY)
+    killed, added, later = (
+        a_file(f"{name}", (0, 0, 9)) for name in (f"{batch}-1a", f"{batch}-2b", f"{other}-2b")
+    )
+    for file in (killed, added, later):
+        archive.files.create(file.path, "records")
+    archive.commit(a_batch(7, [("raw", 0, 0, 10)], added), lambda _: None)
+    if is_merged:
+        merged = a_file("merge-99-3c", (0, 0, 9))
+        archive.commit_merge(Merge(99, (merged,), (added.path,)), lambda _: None)
+    _remove_earlier_attempts(archive, batch)
+    assert [found.path for found in archive.files.below("raw")] == [added.path, later.path]
 
 
 class FakeCluster:
