@@ -134,7 +134,7 @@ def test_a_stage_does_not_repeat_offsets_that_another_stage_archived(
 
 def test_hadoops_file_systems_behave_as_a_local_folder(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(f"file://{tmp_path}/with space", spark)
-    assert (files.names("none"), files.exists("none")) == ([], False)
+    assert (files.names("none"), files.below("none"), files.exists("none")) == ([], [], False)
     assert files.create("a/b.json", "first")
     assert not files.create("a/b.json", "second")
     assert files.read("a/b.json") == "first"

@@ -3,6 +3,7 @@
 A local folder needs no Java, so it can be read without Spark.
 """
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -22,6 +23,7 @@ _PUT_IF_ABSENT = "fs.option.create.conditional.overwrite"
 # If a stream can be aborted, its file appears only when it is closed: a single put to an object store.
 _APPEARS_WHEN_CLOSED = "fs.capability.outputstream.abortable"
 _ALREADY_EXISTS = ("FileAlreadyExists", "PreconditionFailed", "ConditionalRequestConflict")
+_LISTINGS_MAX = 10
 _RENAME_OPTION = "org.apache.hadoop.fs.Options$Rename"
 
 
@@ -54,7 +56,10 @@ class Files(ReadableFiles, Protocol):
     def exists(self, path: str) -> bool: ...
 
     def below(self, folder: str) -> list[FoundFile]:
-        """All files below a folder, sorted by path."""
+        """All files below a folder, sorted by path; empty if it does not exist.
+
+        Files that are created or deleted meanwhile need not be in it.
+        """
         ...
 
     def create(self, path: str, content: str | bytes) -> bool:
@@ -111,7 +116,9 @@ class LocalFiles:
         for parent, _, names in os.walk(self._at(folder)):
             for name in names:
                 path = Path(parent, name)
-                yield FoundFile(str(path.relative_to(self.root)), path.stat().st_size)
+                # It may have been deleted since.
+                with contextlib.suppress(FileNotFoundError):
+                    yield FoundFile(str(path.relative_to(self.root)), path.stat().st_size)
 
     def read(self, path: str) -> str:
         return self._at(path).read_text(encoding="utf-8")
@@ -174,6 +181,21 @@ class HadoopFiles:
         return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(folder)))
 
     def below(self, folder: str) -> list[FoundFile]:
+        for _ in range(_LISTINGS_MAX):
+            try:
+                return self._below(folder)
+            except Exception as error:
+                if not _is_missing(error):
+                    raise
+                # A folder below it may have been deleted meanwhile.
+                if not self.exists(folder):
+                    return []
+        raise PipelineError(
+            f"{self.url(folder)} cannot be listed: folders in it are deleted all the time.",
+            "Stop the program that deletes them.",
+        )
+
+    def _below(self, folder: str) -> list[FoundFile]:
         found = []
         statuses = self._fs.listFiles(self._path(folder), True)
         prefix = self._path("").toUri().getPath().rstrip("/") + "/"
@@ -189,7 +211,7 @@ class HadoopFiles:
         try:
             stream = self._fs.open(self._path(path))
         except Exception as error:
-            if "FileNotFoundException" in str(error):
+            if _is_missing(error):
                 raise FileNotFoundError(self.url(path)) from error
             raise
         try:
@@ -245,6 +267,10 @@ class HadoopFiles:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path))
+
+
+def _is_missing(error: Exception) -> bool:
+    return "FileNotFoundException" in str(error)
 
 
 def _write_stream(stream: Any, data: bytes) -> None:

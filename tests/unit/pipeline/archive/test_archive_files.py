@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
@@ -13,7 +14,7 @@ from ottla.pipeline.archive.settings import ArchiveSettings
 from ottla.pipeline.archive.stage import ArchiveSink, check_archive, check_folder, check_position
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PermanentStageError, PipelineError, RetriableError
-from ottla.pipeline.files import FoundFile, LocalFiles, files_at
+from ottla.pipeline.files import FoundFile, HadoopFiles, LocalFiles, files_at
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.stage import ClusterSettings, Context
@@ -43,6 +44,49 @@ def test_a_missing_folder_is_empty_and_can_be_deleted(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     assert (files.names("none"), files.below("none"), files.exists("none")) == ([], [], False)
     files.delete("none")
+
+
+def test_a_file_that_vanishes_while_its_folder_is_listed_is_left_out(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    files.create("a/there", "it")
+    # A name without a file, as it was listed and then deleted.
+    (tmp_path / "a" / "gone").symlink_to(tmp_path / "nowhere")
+    assert files.below("a") == [FoundFile("a/there", 2)]
+
+
+def hadoop_files(answers: list[Exception | list[str]], *, exists: bool = True) -> HadoopFiles:
+    """A file system whose listings have these answers, one after the other."""
+
+    def list_files(*_: object) -> SimpleNamespace:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        left = list(answer)
+        return SimpleNamespace(hasNext=lambda: bool(left), next=lambda: a_status(left.pop(0)))
+
+    def a_status(path: str) -> SimpleNamespace:
+        uri = SimpleNamespace(getPath=lambda: path)
+        return SimpleNamespace(getPath=lambda: SimpleNamespace(toUri=lambda: uri), getLen=lambda: 2)
+
+    files = object.__new__(HadoopFiles)
+    files.root = "hdfs://here/archive"
+    files._fs = SimpleNamespace(listFiles=list_files, exists=lambda _: exists)
+    root = SimpleNamespace(toUri=lambda: SimpleNamespace(getPath=lambda: "/archive/"))
+    path = SimpleNamespace(Path=lambda _: root)
+    hadoop = SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=path)))
+    files._jvm = SimpleNamespace(org=hadoop)
+    return files
+
+
+def test_a_missing_folder_of_hadoop_is_empty_and_one_that_changes_is_listed_again() -> None:
+    """A topic with nothing but aborted records has no folder."""
+    gone = OSError("java.io.FileNotFoundException: File hdfs://here/archive/raw/date=1 does not exist.")
+    assert hadoop_files([gone], exists=False).below("raw") == []
+    assert hadoop_files([gone, ["/archive/raw/x"]]).below("raw") == [FoundFile("raw/x", 2)]
+    with pytest.raises(OSError, match="denied"):
+        hadoop_files([OSError("denied")]).below("raw")
+    with pytest.raises(PipelineError, match="hdfs://here/archive/raw cannot be listed"):
+        hadoop_files([gone] * 10).below("raw")
 
 
 def test_an_archive_that_is_not_local_needs_spark() -> None:
