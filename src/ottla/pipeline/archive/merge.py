@@ -21,7 +21,6 @@ from ottla.pipeline.archive.layout import (
     MANIFESTS,
     STAGING,
     Hour,
-    hour_of,
     merge_begun_at,
     merge_name,
     run_name,
@@ -44,6 +43,8 @@ HOUR_MS = 3_600_000
 CLOSED_AFTER_MS = HOUR_MS
 # longer than any query on the archive should run
 KEEP_SUPERSEDED_MS = 24 * HOUR_MS
+# from the start of the merge that wrote them
+KEEP_UNNAMED_MS = 2 * KEEP_SUPERSEDED_MS
 
 
 class Merged(NamedTuple):
@@ -227,17 +228,22 @@ def delete_leftovers(archive: Archive, archived: Archived, histories: Iterable[s
 
 
 def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:
-    """Those of the files that were superseded a day ago, or that a merge left which died before."""
-    before_ms = now_ms - KEEP_SUPERSEDED_MS
+    """Those of the files that were superseded a day ago, or that a merge left which died two days ago."""
     superseded_at = {path: one.merged_at_ms for one in archived.merges for path in one.supersedes}
-    hours = {file.hour for file in archived.files.values()}
+    folders = {file.hour.folder for file in archived.files.values()}
     over = []
     for path in paths:
-        since_ms = superseded_at.get(path, merge_begun_at(path))
-        if path in archived.files or since_ms is None or since_ms > before_ms:
+        if path in archived.files:
             continue
-        # A merge leaves the files that it read, or others supersede them. If the hour has none, the manifests are an
-        # older copy, and the merged file may have the only records of the hour.
-        if hour_of(path) in hours:
+        if path in superseded_at:
+            is_over = superseded_at[path] + KEEP_SUPERSEDED_MS <= now_ms
+        else:
+            # A merge gives up after a day, but its manifest may take a moment longer. It leaves the files that it read,
+            # or others supersede them. If the hour has none, the manifests are an older copy, and the merged file may
+            # have the only records of the hour.
+            begun_at_ms = merge_begun_at(path)
+            is_old = begun_at_ms is not None and begun_at_ms + KEEP_UNNAMED_MS <= now_ms
+            is_over = is_old and path.rpartition("/")[0] in folders
+        if is_over:
             over.append(path)
     return over

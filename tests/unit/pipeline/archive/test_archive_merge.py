@@ -11,6 +11,7 @@ from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
     HOUR_MS,
     KEEP_SUPERSEDED_MS,
+    KEEP_UNNAMED_MS,
     LARGE_BYTES,
     ROUND_BYTES,
     end_ms,
@@ -58,13 +59,13 @@ def test_totals_are_counted_by_hour_and_partition() -> None:
     }
 
 
-def test_superseded_files_and_those_of_dead_merges_are_deleted_after_a_day() -> None:
+def test_superseded_files_are_deleted_after_a_day_and_those_of_dead_merges_after_two() -> None:
     now_ms = END_OF_SEVEN_MS
-    day_ago_ms = now_ms - KEEP_SUPERSEDED_MS
+    day_ago_ms, died_ms = now_ms - KEEP_SUPERSEDED_MS, now_ms - KEEP_UNNAMED_MS
     early, late = a_file("early", (0, 0, 4)), a_file("late", (0, 5, 9))
     first, second, killed, running = (
         a_file(merge_name(begun_at_ms, run), (0, 0, 9))
-        for begun_at_ms, run in ((day_ago_ms, "1"), (now_ms, "2"), (day_ago_ms, "3"), (day_ago_ms + 1, "4"))
+        for begun_at_ms, run in ((day_ago_ms, "1"), (now_ms, "2"), (died_ms, "3"), (died_ms + 1, "4"))
     )
     lying = [file.path for file in (early, late, first, second, killed, running)]
     history: dict[int, Manifest] = {
@@ -125,6 +126,28 @@ def test_a_round_that_takes_longer_than_a_day_is_given_up(
     with pytest.raises(PipelineError, match="took longer than a day"):
         merge(spark, str(tmp_path), lambda: slow.now_ms)
     assert len(slow.archive.load().merges) == 1
+
+
+def test_a_round_whose_manifest_is_late_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last check is in time, and its manifest is not: another merge begins in between."""
+    slow = SlowMerge(tmp_path, 23, 0)
+    monkeypatch.setattr(merging, "_write_merged", slow.write)
+    add = Archive._add
+
+    def add_late(archive: Archive, number: int, manifest: Manifest) -> bool:
+        if isinstance(manifest, Merge) and "fly" in manifest.files[0].path:
+            slow.now_ms += 2 * HOUR_MS
+            merging.delete_leftovers(slow.archive, slow.archive.load(), ["fly"], slow.now_ms)
+        return add(archive, number, manifest)
+
+    monkeypatch.setattr(Archive, "_add", add_late)
+    spark: Any = None
+    merge(spark, str(tmp_path), lambda: slow.now_ms)
+    archived = slow.archive.load()
+    assert len(archived.merges) == 2
+    assert all(slow.archive.files.exists(path) for path in archived.files)
 
 
 def test_a_merge_whose_files_are_gone_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
