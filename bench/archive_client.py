@@ -1,7 +1,8 @@
 """Adds batches to an archive, without data files: `python -m bench.archive_client FOLDER FILES`.
 
 It fills the archive with FILES files, and then measures a process that starts on it: the steps of 200 batches in the
-archive. It prints their mean and the longest in milliseconds, and its own peak memory in MB.
+archive. It prints their mean and the longest in milliseconds, and its own peak memory in MB. The process also reads all
+files at its start and hourly, as a driver does to clean up and to merge; that counts for the memory only.
 """
 
 import resource
@@ -19,6 +20,8 @@ PARTITIONS = 32
 RECORDS = 10
 FILES_A_BATCH = 10
 MEASURED = 200
+# of one each minute
+BATCHES_AN_HOUR = 60
 # The writer of a batch reads the state so often: to check its place twice, for the watch, and for the merge.
 READS = 4
 
@@ -54,6 +57,8 @@ def measure(folder: str) -> None:
     first = archive.summary().batches[QUERY] + 1
     taken_ms = []
     for number in range(first, first + MEASURED):
+        if (number - first) % BATCHES_AN_HOUR == 0:
+            archive.load()
         began = time.monotonic()
         add(archive, number, 1)
         taken_ms.append(1_000 * (time.monotonic() - began))
