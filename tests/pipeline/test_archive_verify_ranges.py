@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import make_topic, produce
 from tests.pipeline.pipeline_command import COMMAND, TIMEOUT_S, ottla
@@ -32,6 +33,13 @@ def test_ranges_are_verified_without_spark(broker: RunningBroker, tmp_path: Path
     assert f"{topic_name}-0: offsets 0 to 9, 0 records: every offset once, 20 newer offsets" in said
     assert "The archive is whole (by ranges of offsets; no file was read)." in said
 
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic_name, 2)])[topic_name].result(30)
+    produce(broker.bootstrap, topic_name, [{"value": b"x", "partition": 1}])
+    (line,) = ottla_json(*verify, "--json")
+    assert line["findings"] == [f"{topic_name}-1 offset 0: nothing of the partition is archived yet."]
+    archive.commit(a_batch(1, [(topic_name, 1, 0, 1)]), lambda _: None)
+
     archive.commit(a_batch(1, [(topic_name, 0, 15, 30)]), lambda _: None)
     archive.commit(a_batch(2, [(topic_name, 0, 28, 30)]), lambda _: None)
     (line,) = ottla_json(*verify, "--json")
@@ -41,9 +49,9 @@ def test_ranges_are_verified_without_spark(broker: RunningBroker, tmp_path: Path
         f"{topic_name}-0 offset 28 to 29: archived more than once.",
     ]
 
-    (tmp_path / "archive" / "_manifests" / "0000000002.json").unlink()
+    (tmp_path / "archive" / "_manifests" / "0000000003.json").unlink()
     (line,) = ottla_json(*verify, "--json")
-    assert "_manifests/0000000002.json: it is missing" in line["findings"][0]
+    assert "_manifests/0000000003.json: it is missing" in line["findings"][0]
     assert "Give only one of --ranges, --since and --deep" in ottla(*verify, "--deep", fails_with=1)
     since = ("pipeline", "verify", "--since", "soon", "--file", str(tmp_path))
     assert "--since is 'soon'. Give a date such as 2026-01-31" in ottla(*since, fails_with=1)

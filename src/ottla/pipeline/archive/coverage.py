@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOLE = "not archived"
+NOTHING = "nothing of the partition is archived yet"
 CREATED_AGAIN = "not archived; the topic was deleted and created again"
 DELETED = "deleted by the topic before it was archived"
 TWICE = "archived more than once"
@@ -153,7 +154,12 @@ def report_of(
 ) -> Report:
     """`found` are findings in the files."""
     histories = [history for topic in topics for history in histories_of(archived, topic)]
-    findings = {*found, *check_coverage(archived, histories, logs.earliest), *check_current(archived, logs)}
+    findings = {
+        *found,
+        *check_coverage(archived, histories, logs.earliest),
+        *check_current(archived, logs),
+        *check_partitions(archived, logs),
+    }
     unknown = tuple(one for one in histories if one in logs.ids and one not in archived.topic_ids)
     extents = _extents_of(archived, histories, logs)
     return Report(extents, tuple(sorted(findings)), tuple(damage), is_deep, unknown, is_by_ranges, since)
@@ -191,6 +197,19 @@ def check_current(archived: Summary, logs: Logs) -> list[OffsetFinding]:
         OffsetFinding(at, Span(logs.earliest[at], end), CREATED_AGAIN)
         for at, end in logs.latest.items()
         if at.topic not in known and histories_of(archived, topic_of(at.topic)) and end > logs.earliest[at]
+    ]
+
+
+def check_partitions(archived: Summary, logs: Logs) -> list[OffsetFinding]:
+    """Finds the records of partitions that were never archived: of a new topic, or one that got more partitions."""
+    known, ends = archived.histories, archived.ends
+    return [
+        OffsetFinding(at, Span(logs.earliest[at], end), NOTHING)
+        for at, end in logs.latest.items()
+        if at not in ends
+        and end > logs.earliest[at]
+        # Otherwise the topic was created again: see check_current.
+        and (at.topic in known or not histories_of(archived, topic_of(at.topic)))
     ]
 
 

@@ -23,8 +23,8 @@ from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.histories import histories_of
-from ottla.pipeline.archive.layout import topic_of
-from ottla.pipeline.archive.manifest import DataFile, Slice
+from ottla.pipeline.archive.layout import MANIFESTS, topic_of
+from ottla.pipeline.archive.manifest import Archived, DataFile, Slice
 from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import Offsets, to_json
@@ -60,7 +60,9 @@ def verify(
     chosen = list(topics) or archived.topics
     logs = logs_of(cluster, archived, chosen)
     findings: list[OffsetFinding] = []
-    damage = missing_manifests(archived, archive.files)
+    damage = missing_manifests(archived, archive.files) + check_lists(
+        archived, chosen, archive.files.url(MANIFESTS)
+    )
     for history in (history for topic in chosen for history in histories_of(archived, topic)):
         files = [file for file in archived.files_of(history) if since is None or _date_of(file) >= since]
         present, missing = _find_files(archive, files, history)
@@ -72,6 +74,21 @@ def verify(
             compared = _compared_offsets(archived.ends, logs.earliest, history)
             findings += _compare_records(spark, cluster, urls, history, compared)
     return report_of(archived, chosen, logs, damage, found=findings, is_deep=deep, since=since)
+
+
+def check_lists(archived: Archived, topics: Sequence[str], where: str) -> list[Damage]:
+    """The files that the manifests and lists name must have as many records as batches added, also after merges."""
+    named: dict[TopicPartition, int] = {}
+    for file in archived.files.values():
+        for partition, part in file.slices.items():
+            at = TopicPartition(file.topic, partition)
+            named[at] = named.get(at, 0) + part.records
+    return [
+        Damage(where, f"the files that it names have {has} records of {at}, and batches added {added}")
+        for at in sorted(named.keys() | archived.records.keys())
+        if topic_of(at.topic) in topics
+        and (has := named.get(at, 0)) != (added := archived.records.get(at, 0))
+    ]
 
 
 def _date_of(file: DataFile) -> date:

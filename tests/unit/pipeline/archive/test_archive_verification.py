@@ -1,18 +1,24 @@
-from tests.unit.pipeline.archive.archive_samples import a_file, an_archive
+from dataclasses import replace
+
+from tests.unit.pipeline.archive.archive_samples import a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.coverage import (
     DELETED,
     HOLE,
+    NOTHING,
     TWICE,
     Extent,
+    Logs,
     OffsetFinding,
     Report,
     check_coverage,
+    check_partitions,
+    report_of,
 )
-from ottla.pipeline.archive.manifest import Slice
+from ottla.pipeline.archive.manifest import Manifest, Merge, Slice, combine
 from ottla.pipeline.archive.ranges import Span
-from ottla.pipeline.archive.verification import Content, compare_file, spans_of
+from ottla.pipeline.archive.verification import Content, check_lists, compare_file, spans_of
 
 AT = TopicPartition("raw", 0)
 
@@ -47,6 +53,48 @@ def test_a_deleted_topic_is_verified_by_the_archive_alone() -> None:
 def test_offsets_that_two_batches_cover_are_duplicates() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 8, 12))
     assert check_coverage(archived, ["raw"], {AT: 0}) == [OffsetFinding(AT, Span(8, 10), TWICE)]
+
+
+def test_a_partition_and_a_topic_of_which_nothing_is_archived_are_reported() -> None:
+    archived = an_archive(("raw", 0, 0, 10))
+    more, new, empty = TopicPartition("raw", 1), TopicPartition("fly", 0), TopicPartition("fly", 1)
+    logs = Logs({AT: 0, more: 3, new: 0, empty: 7}, {AT: 12, more: 5, new: 4, empty: 7}, {})
+    assert check_partitions(archived, logs) == [
+        OffsetFinding(more, Span(3, 5), NOTHING),
+        OffsetFinding(new, Span(0, 4), NOTHING),
+    ]
+    report = report_of(archived, ["raw", "fly"], logs, [])
+    assert not report.is_whole
+    assert report.sentences() == [
+        "fly-0 offset 0 to 3: nothing of the partition is archived yet.",
+        "raw-1 offset 3 to 4: nothing of the partition is archived yet.",
+        "raw-0: offsets 0 to 9, 0 records: every offset once, 2 newer offsets are not archived yet.",
+        "The archive is not whole.",
+    ]
+    # One that was created again has a finding of its own.
+    again = Logs({TopicPartition("raw@2", 0): 0}, {TopicPartition("raw@2", 0): 4}, {})
+    assert check_partitions(archived, again) == []
+
+
+def test_lists_that_lack_files_of_the_batches_are_reported() -> None:
+    first, second = a_file("a", (0, 0, 9), (1, 0, 3)), a_file("b", (0, 10, 14))
+    merge = Merge(99, (a_file("m", (0, 0, 14), (1, 0, 3)),), (first.path, second.path))
+    history: dict[int, Manifest] = {
+        1: a_batch(0, [("raw", 0, 0, 15), ("raw", 1, 0, 4)], first, second),
+        2: merge,
+    }
+    for archived in (combine({1: history[1]}), combine(history)):
+        assert check_lists(archived, ["raw"], "there") == []
+        lacking = replace(archived, files={})
+        assert [str(one) for one in check_lists(lacking, ["raw"], "there")] == [
+            "there: the files that it names have 0 records of raw-0, and batches added 15.",
+            "there: the files that it names have 0 records of raw-1, and batches added 4.",
+        ]
+        assert check_lists(lacking, ["fly"], "there") == []
+    twice = replace(combine(history), files={one.path: one for one in (*merge.files, second)})
+    assert [one.what for one in check_lists(twice, ["raw"], "there")] == [
+        "the files that it names have 20 records of raw-0, and batches added 15"
+    ]
 
 
 def test_a_file_is_compared_with_its_manifest() -> None:
