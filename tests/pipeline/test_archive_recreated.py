@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.interop.librdkafka import wait_until
 from tests.pipeline.archiving import (
@@ -18,7 +19,9 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.coverage import CREATED_AGAIN
+from ottla.pipeline.archive.manifest import DataFile
 from ottla.pipeline.archive.merge import merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
@@ -79,3 +82,44 @@ def test_a_topic_that_is_created_again_gets_a_history_of_its_own(
         (40, topic_name),
         (100, topic_name),
     ]
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False], ids=["strict", "lenient"])
+def test_a_topic_that_is_created_again_before_a_planned_batch_is_read_is_kept_apart(
+    spark: SparkSession,
+    broker: RunningBroker,
+    context: Context,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fail_on_data_loss: bool,
+) -> None:
+    make_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, some_records(40))
+    stage = sink(context, topic_name, fail_on_data_loss=fail_on_data_loss)
+    run_all(spark, stage)
+    produce(broker.bootstrap, topic_name, some_records(20))
+    planned: list[str] = []
+    write_files = batch_writer._write_files
+
+    def created_again(archive: Archive, rows: DataFrame, name: str, tasks: int) -> tuple[DataFile, ...]:
+        if not planned:
+            planned.append(name)
+            create_again(broker.bootstrap, topic_name)
+            produce(broker.bootstrap, topic_name, some_records(100))
+        return write_files(archive, rows, name, tasks)
+
+    monkeypatch.setattr(batch_writer, "_write_files", created_again)
+    if fail_on_data_loss:
+        with error_with(f"The topic {topic_name} was deleted and created again"):
+            run_all(spark, stage)
+        assert Archive.at(stage.path).load().ends == dict.fromkeys(partitions_of(topic_name), 20)
+        return
+    run_all(spark, stage)
+    archived = Archive.at(stage.path).load()
+    first, second = archived.histories
+    assert archived.ends == dict.fromkeys(partitions_of(first), 20) | dict.fromkeys(partitions_of(second), 50)
+    assert verify(spark, context.cluster, stage.path, deep=True).is_whole
+
+
+def partitions_of(history: str) -> list[TopicPartition]:
+    return [TopicPartition(history, partition) for partition in range(2)]

@@ -229,6 +229,9 @@ def test_a_topic_that_was_created_again_is_noticed_even_if_it_has_grown_as_long(
     with pytest.raises(PipelineError, match=message):
         # A batch that was planned before is not read from the new topic either.
         read(stream(topics, subscribe=topic), before.initialOffset(), end)
+    with pytest.warns(UserWarning, match=message):
+        again = read(stream(topics, subscribe=topic, failOnDataLoss="false"), before.initialOffset(), end)
+    assert again == [OffsetRange(topic, 0, 0, 0), OffsetRange(topic, 1, 0, 0)]
     lenient = stream(topics, subscribe=topic, failOnDataLoss="false")
     with pytest.warns(UserWarning, match=message):
         following = lenient.latestOffset(end, ReadAllAvailable())

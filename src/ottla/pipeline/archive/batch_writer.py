@@ -33,7 +33,7 @@ from ottla.pipeline.archive.ownership import Run, check_is_new, clean_up
 from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.sizing import Sizing
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
@@ -125,7 +125,9 @@ class BatchWriter:
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         tasks = self.sizing.tasks(expected_records(start, end))
         files = _write_files(self.archive, archived_rows(rows, histories), name, tasks)
-        ranges = self.covered(rows.sparkSession, start, end, files)
+        again = self.check_topics(batch_id, topic_ids, files)
+        read = {at: offset for at, offset in end.items() if at.topic not in again}
+        ranges = self.covered(rows.sparkSession, start, read, files)
         batch = Batch(
             query_id,
             batch_id,
@@ -148,6 +150,30 @@ class BatchWriter:
             known = self.archive.summary().histories
             ours = [history for history in known if topic_of(history) in self.run.topics]
             self.merge.run(rows.sparkSession, self.logs(ours), ours)
+
+    def check_topics(
+        self, batch_id: int, topic_ids: Mapping[str, str], files: tuple[DataFile, ...]
+    ) -> set[str]:
+        """The topics that were created again since the batch was planned with these ids: it has none of their records.
+
+        Raises RetriableError if it may have: they do not belong to the history of the planned id. Without
+        `fail_on_data_loss` what was read of a topic that is gone stays.
+        """
+        now = self.cluster.topic_ids(topic_ids)
+        again = {topic for topic, one in topic_ids.items() if now.get(topic, one) != one}
+        if self.fail_on_data_loss:
+            doubtful = again | (topic_ids.keys() - now.keys())
+        else:
+            doubtful = again & {topic_of(file.topic) for file in files}
+        if doubtful:
+            for file in files:
+                self.archive.files.delete(file.path)
+            raise RetriableError(
+                f"The topic {min(doubtful)} was deleted while batch {batch_id} read it, and may have been created "
+                "again.",
+                "Nothing of the batch was added to the archive: it runs again.",
+            )
+        return again
 
     def covered(
         self, spark: Any, start: Offsets, end: Offsets, files: tuple[DataFile, ...]

@@ -104,22 +104,28 @@ class StreamReader(QueryReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         last = Position.from_json(end)
+        again: set[str] = set()
         if not self.has_checked_ids:
             # An earlier run planned this batch: the topics may have been created again since.
-            self.check_ids(last, last.offsets)
+            again = _created_again(last, self.check_ids(last, last.offsets))
         begin = Position.from_json(start).offsets if last.start is None else last.start
         ranges = ranges_between(begin, last.offsets)
         parts = split(ranges, self.options.partitions_min, self.options.partition_rows_max)
-        return [InputPartition(one) for one in parts]
+        # The next batch reads a new topic from its beginning. The number of parts stays: a sink may have written some.
+        return [InputPartition(one._replace(end=one.start) if one.topic in again else one) for one in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_range(self.options, partition.value)
 
 
+def _created_again(last: Position, topic_ids: Mapping[str, str]) -> set[str]:
+    known = last.topic_ids or {}
+    return {topic for topic, topic_id in topic_ids.items() if known.get(topic, topic_id) != topic_id}
+
+
 def _beginning(last: Position, topic_ids: Mapping[str, str], earliest: Offsets) -> Offsets:
     """Where the next batch begins: after the last one; a topic that was created again is read from its beginning."""
-    known = last.topic_ids or {}
-    again = {topic for topic, topic_id in topic_ids.items() if known.get(topic, topic_id) != topic_id}
+    again = _created_again(last, topic_ids)
     return {
         at: earliest.get(at, offset) if at.topic in again else offset for at, offset in last.offsets.items()
     }

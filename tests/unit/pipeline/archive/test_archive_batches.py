@@ -1,24 +1,31 @@
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.batch_writer import (
+    BatchWriter,
     _remove_earlier_attempts,
     batch_ranges,
     expected_records,
     logs_of,
 )
 from ottla.pipeline.archive.layout import batch_name
-from ottla.pipeline.archive.manifest import Merge
+from ottla.pipeline.archive.manifest import Archived, DataFile, Merge
+from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.ranges import Span
+from ottla.pipeline.archive.sizing import Sizing
 from ottla.pipeline.archive.stage import starting_offsets
 from ottla.pipeline.archive.store import Archive
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PipelineError, RetriableError
+from ottla.pipeline.files import LocalFiles
+from ottla.pipeline.spark.checkpoint import Checkpoint
+from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import EARLIEST, OffsetRange, Offsets
 
 AT = TopicPartition("raw", 0)
@@ -132,3 +139,95 @@ def test_a_new_query_starts_after_the_archived_offsets() -> None:
 def test_a_topic_that_lost_records_is_rejected() -> None:
     with pytest.raises(PipelineError, match="raw-0 is archived up to offset 10, but ends at 4"):
         starting_offsets({AT: 10}, {AT: 0}, {AT: 4})
+
+
+class Again:
+    """A topic that is deleted, and perhaps created again, while a batch of its records 0 to 9 is read."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, fail_on_data_loss: bool) -> None:
+        self.ids = {"raw": "old", "fly": "flying"}
+        self.id_at_end: str | None = "new"
+        self.files: tuple[DataFile, ...] = (a_file("x", (0, 0, 9)), a_file("x", (0, 0, 9), topic="fly"))
+        self.archive = Archive.at(str(folder / "archive"))
+        monkeypatch.setattr(batch_writer, "archived_rows", lambda rows, _: rows)
+        monkeypatch.setattr(batch_writer, "_write_files", self.write)
+        ids = '"@topicIds": {"raw": "old", "fly": "flying"}'
+        line = f'{{"raw": {{"0": 10}}, "fly": {{"0": 10}}, "@start": {{"raw": {{"0": 0}}, "fly": {{"0": 0}}}}, {ids}}}'
+        checkpoint = LocalFiles(str(folder / "checkpoint"))
+        checkpoint.create("offsets/0", f"v1\n{{}}\n{line}")
+        cluster, sizing = cast("Discovery", self), Sizing(100.0, 1)
+        self.writer = BatchWriter(
+            self.archive,
+            claim_topics(self.archive, ["raw", "fly"]),
+            Checkpoint(checkpoint),
+            cluster,
+            sizing,
+            {},
+            is_delta=False,
+            fail_on_data_loss=fail_on_data_loss,
+            batch_offsets=10,
+        )
+
+    def write(self, archive: Archive, *_: object) -> tuple[DataFile, ...]:
+        for file in self.files:
+            archive.files.create(file.path, "records")
+        if self.id_at_end is None:
+            self.ids.pop("raw", None)
+        else:
+            self.ids["raw"] = self.id_at_end
+        return self.files
+
+    def add(self) -> Archived:
+        rows: Any = SimpleNamespace(sparkSession=None)
+        self.writer.add(rows, 0, QUERY)
+        return self.archive.load()
+
+    # as a cluster
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
+    def topics(self) -> dict[str, SimpleNamespace]:
+        return {topic: SimpleNamespace(partitions={0: None}) for topic in self.ids}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return dict.fromkeys(partitions, 10)
+
+
+@pytest.mark.parametrize(
+    ("fail_on_data_loss", "id_at_end"), [(True, "new"), (True, None), (False, "new")], ids=str
+)
+def test_a_batch_that_may_have_records_of_a_new_topic_is_not_archived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: bool, id_at_end: str | None
+) -> None:
+    again = Again(tmp_path, monkeypatch, fail_on_data_loss=fail_on_data_loss)
+    again.id_at_end = id_at_end
+    with pytest.raises(RetriableError, match="The topic raw was deleted while batch 0 read it"):
+        again.add()
+    assert again.archive.load().ranges == ()
+    assert not any(again.archive.files.exists(file.path) for file in again.files)
+
+
+def test_a_batch_without_records_of_the_new_topic_is_archived_without_its_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is read again after the topic was created again, if loss is allowed."""
+    again = Again(tmp_path, monkeypatch, fail_on_data_loss=False)
+    again.files = again.files[1:]
+    assert again.add().ranges == (OffsetRange("fly", 0, 0, 10),)
+
+
+@pytest.mark.parametrize(
+    ("fail_on_data_loss", "id_at_end"), [(True, "old"), (False, "old"), (False, None)], ids=str
+)
+def test_a_batch_of_a_topic_that_is_the_same_or_was_read_before_it_was_deleted_is_archived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: bool, id_at_end: str | None
+) -> None:
+    again = Again(tmp_path, monkeypatch, fail_on_data_loss=fail_on_data_loss)
+    again.id_at_end = id_at_end
+    read = {AT: [Span(0, 10)]}
+    monkeypatch.setattr(batch_writer, "_spans_outside", lambda *_: read if id_at_end is None else {})
+    assert again.add().ranges == (OffsetRange("fly", 0, 0, 10), OffsetRange("raw", 0, 0, 10))
