@@ -3,11 +3,13 @@
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from tests.pipeline.written_archive import COLUMNS, ROWS, Written
 
 from ottla.pipeline.archive import delta, store
+from ottla.pipeline.archive.verification import _check_delta_log
 
 
 @pytest.fixture
@@ -64,3 +66,18 @@ def test_a_reader_sees_whole_batches_while_they_are_written_and_merged(written: 
     assert seen == sorted(seen)
     assert all(count % ROWS == 0 for count in seen)
     assert written.read() == list(range(31 * ROWS))
+
+
+def test_a_version_of_another_writer_is_reported(written: Written) -> None:
+    written.batch()
+    written.batch()
+    assert _check_delta_log(written.archive, "raw") == []
+    rows = pa.Table.from_pylist([{"offset": 99, "date": "2026-01-31", "hour": 7}])
+    write_deltalake(written.folder / "raw", rows, mode="append", schema_mode="merge")
+    (damage,) = _check_delta_log(written.archive, "raw")
+    assert damage.path == f"file://{written.folder}/raw/_delta_log"
+    assert damage.what == "it lists 1 files that the manifests do not name, and lacks 0 that they name"
+
+    DeltaTable(written.folder / "raw").delete()
+    (damage,) = _check_delta_log(written.archive, "raw")
+    assert damage.what == "it lists 0 files that the manifests do not name, and lacks 2 that they name"

@@ -20,6 +20,8 @@ from tests.pipeline.pipeline_command import COMMAND, TIMEOUT_S, Running, ottla, 
 from tests.pipeline.transforming import read_topic
 from tests.pipeline.written_topics import wait_for
 
+from ottla.pipeline.archive.ownership import claim_topics
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.stage import Context
 
 WAIT_S = 120
@@ -134,6 +136,25 @@ def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
         assert run.end(signal.SIGTERM) == 0
         assert "Stopped: " in run.text()
     assert ids(own_broker, "orders") == list(range(1, 50))
+
+
+def test_a_run_whose_required_stage_is_given_up_ends_with_exit_code_1(
+    broker: RunningBroker, tmp_path: Path, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, partitions=1)
+    produce(broker.bootstrap, topic_name, some_records(1, partitions=1))
+    (tmp_path / "pipeline.toml").write_text(
+        f'cluster = {{ bootstrap = "{broker.bootstrap}" }}\n'
+        '[spark]\nmaster = "local[2]"\nconf = { "spark.ui.enabled" = false }\n'
+        f'[sinks.archive]\ntopics = ["{topic_name}"]\npath = "archive"\nevery = "1 second"\n'
+    )
+    with running(tmp_path / "output", "pipeline", "run", "--plain", "--file", str(tmp_path)) as run:
+        wait_for_rows(run, "archive", 1)
+        # As another pipeline does when it starts.
+        claim_topics(Archive.at(str(tmp_path / "archive")), [topic_name])
+        produce(broker.bootstrap, topic_name, some_records(1, partitions=1))
+        assert run.process.wait(TIMEOUT_S) == 1, run.text()
+        assert f"archive failed: This run no longer archives the topic {topic_name}" in run.text()
 
 
 def check_metrics(found: dict[tuple[str, ...], float]) -> None:
