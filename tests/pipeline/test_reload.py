@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import (
@@ -85,3 +86,22 @@ def test_what_cannot_be_loaded_is_reported_before_anything_starts(
     assert finding.what.endswith("has no topic none.")
     (finding,) = reload_of(context, "back", path="nowhere").check()
     assert "is gone" in finding.what
+
+
+def test_an_archive_of_a_topic_that_was_deleted_is_loaded(
+    spark: SparkSession, broker: RunningBroker, context: Context, topic_name: str
+) -> None:
+    back = f"{topic_name}-back"
+    make_topic(broker.bootstrap, topic_name)
+    make_topic(broker.bootstrap, back)
+    produce(broker.bootstrap, topic_name, some_records(40))
+    run_all(spark, sink(context, topic_name))
+    original = records_of(spark, context.cluster, topic_name)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic_name])[topic_name].result(30)
+    again = reload_of(context, "again", to=back)
+    assert list(again.check()) == []
+    run_all(spark, again)
+    assert records_of(spark, context.cluster, back) == original
+    (finding,) = reload_of(context, "home").check()
+    assert finding.what == f"The topic {topic_name} does not exist."
