@@ -1,8 +1,8 @@
 """Numbered records of 100 bytes: `python -m bench.numbered_records feed|check JSON`, each in a process of its own.
 
 `feed` sends the numbers from 0 to `records`. `check` reads a topic as a consumer does, and compares every byte with
-what was sent. With `archive`, it compares the archived offsets and values of each partition with those of the topic. Both
-print one line of JSON.
+what was sent. With `archive`, it compares the archived offsets and values of each partition with those of the topic.
+Both print one line of JSON.
 """
 
 import hashlib
