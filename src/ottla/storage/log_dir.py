@@ -145,12 +145,6 @@ class LogDir:
         write_meta_properties(self._disk, self.path, meta)
         self.meta = meta
 
-    def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Writes a checkpoint now. Raises OSError."""
-        checkpoint = self.plan_checkpoint(name, dict(offsets))
-        checkpoint.write()
-        checkpoint.complete()
-
     def plan_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> "CheckpointWrite":
         self._planned += 1
         checkpoint = CheckpointWrite(self, name, offsets, self._planned)
