@@ -13,6 +13,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import CorruptCheckpointError
 from ottla.storage.deletion import Deletion, DeletionSync
+from ottla.storage.directory_choice import by_preference
 from ottla.storage.disk_errors import is_disk_failure, out_of_resources_message
 from ottla.storage.duplicate_folders import find_folders
 from ottla.storage.future_folders import keep_future_folders, settle_future_folders
@@ -264,7 +265,7 @@ class LogDirs:
         """
         if partition in self._dir_of or not self._dirs:
             return None
-        log_dir = min(self._dirs, key=lambda log_dir: len(log_dir.partitions))
+        log_dir = by_preference(self._dirs, self.cordoned)[0]
         self._forget_copies(partition)
         if any(other.has_traces_of([partition], is_target=other is log_dir) for other in self._dirs):
             return None
@@ -281,9 +282,7 @@ class LogDirs:
     def _directory_for_new(self, partition: TopicPartition, wanted: str | None) -> LogDir:
         """The directory with the fewest partitions whose disk works; a cordoned one only if there is no other."""
         candidates = [log_dir for log_dir in self._dirs if wanted in (None, log_dir.path)]
-        for log_dir in sorted(
-            candidates, key=lambda each: (each.path in self.cordoned, len(each.partitions))
-        ):
+        for log_dir in by_preference(candidates, self.cordoned):
             try:
                 self._disk.exists(f"{log_dir.path}/{partition}")
                 return log_dir

@@ -12,6 +12,7 @@ from kio.schema.alter_replica_log_dirs.v2.request import (
     AlterReplicaLogDirTopic,
 )
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
@@ -122,6 +123,23 @@ def test_new_replicas_go_to_the_other_directories_and_brokers(controllers: int) 
         await cordons.until(lambda: cordons.directories_of("none") == {ONE})  # it has the fewest partitions
 
     with_cordons(check, controllers)
+
+
+def test_a_topic_with_many_partitions_and_one_that_is_created_again_go_to_the_other_directory() -> None:
+    """The broker creates the files of many new partitions ahead, in threads."""
+
+    async def check(cordons: Cordons) -> None:
+        assert await cordons.cordon(ONE) is ErrorCode.none
+        await cordons.until(lambda: cordons.registered() == [ONE])
+        for _ in range(2):
+            assert await cordons.create("wide", 60, replicas=2) is ErrorCode.none
+            await cordons.until(lambda: cordons.directories_of("wide") == {TWO})
+            topics = (DeleteTopicState(name="wide", topic_id=None),)
+            request = DeleteTopicsRequest(topics=topics, timeout=timedelta(seconds=5))
+            (result,) = (await cordons.ask(cordons.cluster.nodes[2], request)).responses
+            assert result.error_code is ErrorCode.none
+
+    with_cordons(check)
 
 
 def test_a_replica_is_not_moved_into_a_cordoned_directory() -> None:

@@ -449,6 +449,18 @@ def test_logs_of_new_partitions_can_be_created_ahead_in_a_thread():
     dirs.release()
 
 
+def test_logs_are_not_created_ahead_in_a_cordoned_directory_while_there_is_another():
+    dirs = open_dirs("/data/a", "/data/b", disk=sim_disk())
+    dirs.cordoned = frozenset({"/data/a"})
+    for index in range(3):
+        assert dirs.prepare_creation(partition(index), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
+        assert dirs.directory_of(partition(index)) == "/data/b"
+    dirs.cordoned = frozenset(dirs.paths)
+    assert dirs.prepare_creation(partition(3), SMALL, NOW_MS, uuid.UUID(int=7)) is not None
+    assert dirs.directory_of(partition(3)) == "/data/a"  # as `open`: all are cordoned, and it has the fewest
+    dirs.release()
+
+
 def test_a_log_that_could_not_be_created_ahead_is_opened_in_another_directory():
     disk = sim_disk()
     dirs = open_dirs("/data/a", "/data/b", disk=disk)
