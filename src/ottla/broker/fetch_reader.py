@@ -181,12 +181,14 @@ class FetchReader:
         hosted: HostedPartition | None = partition.hosted  # type: ignore[assignment]
         if hosted is None or hosted.is_closed or not (partition.is_watching or self._ready_set is None):
             hosted = self._find(partition)
-        leader = hosted.role
+        role = hosted.role
         if request.current_leader_epoch != NO_LEADER_EPOCH:
-            leader.check_epoch(request.current_leader_epoch)
-        if not isinstance(leader, PartitionLeader):
-            return self._read_from_follower(partition, hosted)
-        if self._is_follower:
+            role.check_epoch(request.current_leader_epoch)
+        leader = role if isinstance(role, PartitionLeader) else None
+        if leader is None:
+            if self._is_follower or not self._may_read_followers:
+                raise hosted.not_leader()
+        elif self._is_follower:
             leader.check_follower(self._request.replica_id, request.current_leader_epoch)
         elif self._client_rack and leader.replicas.followers:
             preferred = self._preferred_replica(leader, request.fetch_offset)
@@ -194,12 +196,14 @@ class FetchReader:
                 self._is_urgent = True
                 return _without_records(request.index, hosted)._replace(preferred_read_replica=preferred)
         if request.last_fetched_epoch >= 0:
-            diverging = leader.diverging_epoch(request.last_fetched_epoch, request.fetch_offset)
+            diverging = role.diverging_epoch(request.last_fetched_epoch, request.fetch_offset)
             if diverging is not None:
                 self._is_urgent = True
                 return _without_records(request.index, hosted)._replace(
                     diverging_epoch=EpochEndOffset(*diverging)
                 )
+        if leader is None:
+            return self._read_from_follower(partition, hosted)
         is_throttled = self._throttle is not None and self._is_throttled(hosted, leader)
         is_held_back = is_throttled and self._is_quota_exceeded
         high_watermark, last_stable_offset, log_start_offset, found, aborted = hosted.fetch(
@@ -255,8 +259,6 @@ class FetchReader:
     ) -> FetchPartitionResponse:
         """A consumer reads what this follower knows to be committed."""
         request = partition.request
-        if self._is_follower or not self._may_read_followers:
-            raise hosted.not_leader()
         result = hosted.fetch(
             request.fetch_offset,
             min(request.max_bytes, self._left),

@@ -498,6 +498,7 @@ class PartitionHost:
             return PartitionFollower(
                 log.offsets,
                 log.producers,
+                log.epochs,
                 leader_epoch=partition.leader_epoch,
                 leader_id=partition.leader,
                 partition_epoch=partition.partition_epoch,

@@ -324,6 +324,32 @@ async def test_a_consumer_reads_from_a_follower_what_it_knows_to_be_committed(be
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.none, False)
 
 
+@on_broker()
+async def test_a_consumer_whose_log_has_diverged_from_the_followers_gets_the_diverging_epoch(
+    bench: Bench,
+) -> None:
+    """As from the leader. Both check it before they read."""
+    topic_id = await bench.create("journal")
+    await bench.produce("journal", b"a", b"b")
+    hosted_partition(bench).leader.leader_epoch = 3
+    await bench.produce("journal", b"c")
+
+    async def answer(offset: int, epoch: int) -> Any:
+        request = fetch_request(topic_id, fetched(offset, last_fetched_epoch=epoch))
+        return (await bench.ask(request)).responses[0].partitions[0]
+
+    for is_led in (True, False):
+        if not is_led:
+            change_partition(bench, leader=OTHER, leader_epoch=4)
+        assert hosted_partition(bench).is_led is is_led
+        diverged = await answer(3, 0)
+        assert diverged.error_code is ErrorCode.none
+        assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 2)
+        assert not diverged.records
+        assert values_in((await answer(2, 0)).records) == [b"c"]
+        assert (await answer(1, 9)).error_code is ErrorCode.offset_out_of_range
+
+
 # -- KIP-951
 
 

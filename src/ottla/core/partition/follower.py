@@ -1,6 +1,7 @@
 """The rules of a partition's follower: what is committed, as far as its leader has said."""
 
 from ottla.core.partition.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, Effects
+from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.log_offsets import LogOffsets
 from ottla.core.partition.producers import ProducerStateTable
 from ottla.core.partition.role import PartitionRole
@@ -18,6 +19,7 @@ class PartitionFollower(PartitionRole):
         self,
         offsets: LogOffsets,
         producers: ProducerStateTable,
+        epochs: LeaderEpochCache,
         *,
         leader_epoch: int,
         leader_id: int,
@@ -27,6 +29,7 @@ class PartitionFollower(PartitionRole):
         super().__init__(
             offsets,
             producers,
+            epochs,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             high_watermark=high_watermark,

@@ -16,7 +16,7 @@ from ottla.core.partition.log_offsets import LogOffsets
 from ottla.core.partition.producers import Duplicate, ProducerStateTable, Verification
 from ottla.core.partition.role import PartitionRole
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from ottla.model.ids import NO_LEADER_EPOCH, NO_TIMESTAMP
 from ottla.model.tuples import new_tuple
 from ottla.records.header import LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
 
@@ -113,13 +113,13 @@ class PartitionLeader(PartitionRole):
         super().__init__(
             offsets,
             producers,
+            epochs,
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             high_watermark=high_watermark,
         )
         self.settings = settings
         self.replicas = InSyncReplicas(local_id=local_id, replica_ids=replica_ids, isr=isr, now_ms=now_ms)
-        self._epochs = epochs
         self._epoch_start_offset = offsets.end
         self._unflushed_from = unflushed_from
         # Followers may ask for this epoch before its first append, and must find where to truncate (KIP-101).
@@ -489,26 +489,6 @@ class PartitionLeader(PartitionRole):
                 f"the high watermark {self.high_watermark} has not reached offset {self._epoch_start_offset} yet, "
                 f"where leader epoch {self.leader_epoch} starts: retry",
             )
-
-    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """The (epoch, end offset) to truncate to, if the fetcher's log has diverged from this one (KIP-595)."""
-        if last_fetched_epoch == NO_LEADER_EPOCH:
-            return None
-        epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self._offsets.end)
-        if end_offset == NO_OFFSET:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"the end of the last fetched epoch {last_fetched_epoch} is not known here",
-            )
-        if fetch_offset < self._offsets.start:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"offset {fetch_offset} is before the log, which has {self._offsets.start} to "
-                f"{self._offsets.end}",
-            )
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return epoch, end_offset
-        return None
 
     # -- the start of the log
 

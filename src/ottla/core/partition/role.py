@@ -4,10 +4,11 @@ A role lives for one leader epoch and is replaced as a whole. Whoever waits for 
 alone could be reached by other records under a later leader.
 """
 
-from ottla.core.partition.epochs import leader_epoch_error
+from ottla.core.partition.epochs import LeaderEpochCache, leader_epoch_error
 from ottla.core.partition.log_offsets import LogOffsets
 from ottla.core.partition.producers import ProducerStateTable
-from ottla.model.ids import NO_LEADER_EPOCH
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 
 READ_COMMITTED = 1
 
@@ -17,6 +18,7 @@ class PartitionRole:
         self,
         offsets: LogOffsets,
         producers: ProducerStateTable,
+        epochs: LeaderEpochCache,
         *,
         leader_epoch: int,
         partition_epoch: int,
@@ -27,6 +29,7 @@ class PartitionRole:
         self.high_watermark = high_watermark
         self._offsets = offsets
         self._producers = producers
+        self._epochs = epochs
         # A log that was just loaded knows which transactions have ended, but not how far they are replicated.
         producers.on_high_watermark(high_watermark)
 
@@ -49,6 +52,26 @@ class PartitionRole:
         if current_leader_epoch == self.leader_epoch or current_leader_epoch == NO_LEADER_EPOCH:
             return
         raise leader_epoch_error(current_leader_epoch, self.leader_epoch)
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """The (epoch, end offset) to truncate to, if the fetcher's log has diverged from this one (KIP-595)."""
+        if last_fetched_epoch == NO_LEADER_EPOCH:
+            return None
+        epoch, end_offset = self._epochs.end_offset_for(last_fetched_epoch, self._offsets.end)
+        if end_offset == NO_OFFSET:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"the end of the last fetched epoch {last_fetched_epoch} is not known here",
+            )
+        if fetch_offset < self._offsets.start:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {fetch_offset} is before the log, which has {self._offsets.start} to "
+                f"{self._offsets.end}",
+            )
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
 
 
 def trusted_high_watermark(

@@ -7,6 +7,7 @@ from tests.examples import examples
 from tests.unit.core.partition.batches import batch
 
 from ottla.core.partition.effects import NO_EFFECTS
+from ottla.core.partition.epochs import LeaderEpochCache
 from ottla.core.partition.follower import PartitionFollower
 from ottla.core.partition.log_offsets import MutableLogOffsets
 from ottla.core.partition.producers import NO_VERIFICATION, ProducerStateTable
@@ -16,11 +17,15 @@ from ottla.records.records import Record, build_batch
 
 
 def follower_of(
-    offsets: MutableLogOffsets, *, high_watermark: int = 0, leader_id: int = 2
+    offsets: MutableLogOffsets,
+    *,
+    high_watermark: int = 0,
+    leader_id: int = 2,
+    epochs: LeaderEpochCache | None = None,
 ) -> PartitionFollower:
     return PartitionFollower(
-        offsets, ProducerStateTable(), leader_epoch=4, leader_id=leader_id, partition_epoch=7,
-        high_watermark=high_watermark,
+        offsets, ProducerStateTable(), epochs or LeaderEpochCache(), leader_epoch=4, leader_id=leader_id,
+        partition_epoch=7, high_watermark=high_watermark,
     )  # fmt: skip
 
 
@@ -113,9 +118,26 @@ def test_the_last_stable_offset_stops_before_an_open_transaction() -> None:
     producers.check(header, NO_VERIFICATION)
     producers.update(header)
     follower = PartitionFollower(
-        MutableLogOffsets(0, 10), producers, leader_epoch=4, leader_id=2, partition_epoch=7, high_watermark=8
-    )
+        MutableLogOffsets(0, 10), producers, LeaderEpochCache(), leader_epoch=4, leader_id=2, partition_epoch=7,
+        high_watermark=8,
+    )  # fmt: skip
     assert follower.last_stable_offset == 3
+
+
+def test_a_fetcher_whose_log_has_diverged_from_the_followers_gets_the_offset_to_truncate_to() -> None:
+    """As from the leader: consumers may fetch from followers (KIP-392)."""
+    epochs = LeaderEpochCache()
+    epochs.load([(1, 0), (3, 20)])
+    offsets = MutableLogOffsets(5, 30)
+    follower = follower_of(offsets, epochs=epochs)
+    assert follower.diverging_epoch(-1, 99) is None
+    assert follower.diverging_epoch(3, 30) is None
+    assert follower.diverging_epoch(2, 20) == (1, 20)
+    assert follower.diverging_epoch(1, 25) == (1, 20)
+    for epoch, offset in ((4, 20), (1, 4)):
+        with pytest.raises(KafkaError) as rejected:
+            follower.diverging_epoch(epoch, offset)
+        assert rejected.value.code is ErrorCode.offset_out_of_range
 
 
 @examples(200)
