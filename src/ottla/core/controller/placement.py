@@ -2,11 +2,15 @@
 
 Each partition starts one broker later than the one before, so that leaders and followers spread evenly and the
 replicas of a partition are on as many racks as possible. Several brokers may run on one host (`ottla serve --workers`):
-the replicas of a partition go to different hosts, as far as there are enough.
+the replicas of a partition go to different hosts, as far as there are enough that are alive.
 
-Fenced brokers are used only if there are too few others on different hosts, and never as leaders. Brokers that are
-shutting down, and brokers whose directories are all cordoned (KIP-1066), are not used. Load and free space are not
-considered.
+Fenced brokers are never leaders. As in Kafka's StripedReplicaPlacer, a rack gives a fenced broker only when it has no
+other left, but a rack whose brokers are all fenced gets a replica before another rack gets a second one. Beyond that,
+fenced brokers are the last, even if the live ones share a host: a live one copies the records at once, a fenced one
+perhaps never.
+
+Brokers that are shutting down, and brokers whose directories are all cordoned (KIP-1066), are not used. Load and free
+space are not considered.
 """
 
 from collections.abc import Iterable
@@ -76,23 +80,25 @@ def _place(
     shift: int,
     hosts: dict[int, str],
 ) -> tuple[int, ...]:
-    """Prefers a host without a replica of the partition, then a rack with the fewest."""
-    queues = [
-        _order(rack.active, turn, shift) + _order(rack.fenced, turn, shift)
+    """Prefers live brokers, then a host without a replica of the partition, then a rack with the fewest."""
+    unused = [
+        _Rack(_order(rack.active, turn, shift), _order(rack.fenced, turn, shift))
         for rack in racks[first_rack:] + racks[:first_rack]
     ]
     replicas: list[int] = []
     used_hosts: set[str] = set()
-    in_rack = [0] * len(queues)
+    in_rack = [0] * len(unused)
     while len(replicas) < replication_factor:
         options = []
-        for position, queue in enumerate(queues):
-            if queue:
-                elsewhere = next((broker for broker in queue if hosts[broker] not in used_hosts), None)
-                broker = queue[0] if elsewhere is None else elsewhere
-                options.append((elsewhere is None, in_rack[position], position, broker))
-        _, _, position, broker = min(options)
-        queues[position].remove(broker)
+        for position, rack in enumerate(unused):
+            brokers = rack.active or rack.fenced
+            if brokers:
+                elsewhere = next((broker for broker in brokers if hosts[broker] not in used_hosts), None)
+                broker = brokers[0] if elsewhere is None else elsewhere
+                is_spare = not rack.active and in_rack[position] > 0
+                options.append((is_spare, elsewhere is None, in_rack[position], position, broker))
+        *_, position, broker = min(options)
+        (unused[position].active or unused[position].fenced).remove(broker)
         replicas.append(broker)
         used_hosts.add(hosts[broker])
         in_rack[position] += 1

@@ -133,11 +133,62 @@ def test_the_workers_of_a_host_get_equal_shares() -> None:
         assert (min(counts.values()), max(counts.values())) == (10, 10)
 
 
-def test_a_fenced_broker_of_another_host_is_better_than_the_same_host_twice() -> None:
+def test_a_second_live_broker_of_a_host_is_better_than_a_fenced_broker_of_another_host() -> None:
     brokers = [worker(1, "a"), worker(2, "a"), worker(3, "b", fenced=True), worker(4, "b", fenced=True)]
-    for leader, follower in place_replicas(brokers, 8, 2, start=0):
-        assert leader in (1, 2)
-        assert follower in (3, 4)
+    for replicas in place_replicas(brokers, 8, 2, start=0):
+        assert set(replicas) == {1, 2}
+    for replicas in place_replicas(brokers, 8, 3, start=0):
+        assert set(replicas[:2]) == {1, 2}
+
+
+def test_fenced_brokers_are_on_different_hosts_too() -> None:
+    brokers = [
+        worker(1, "a"),
+        *(worker(each, "a", fenced=True) for each in (2, 3)),
+        worker(4, "b", fenced=True),
+    ]
+    assert all(replicas == (1, 4) for replicas in place_replicas(brokers, 8, 2, start=0))
+
+
+def test_a_rack_whose_brokers_are_all_fenced_gets_one_replica_as_in_kafka() -> None:
+    """StripedReplicaPlacer of Kafka 4.3.1 places [1, 4], [2, 3], [5, 4] with these brokers and two replicas."""
+    brokers = [
+        *(broker(each, "A") for each in (1, 2, 5)),
+        *(broker(each, "B", fenced=True) for each in (3, 4)),
+    ]
+    for replicas in place_replicas(brokers, 8, 2, start=0):
+        assert len({1, 2, 5}.intersection(replicas)) == 1
+    for replicas in place_replicas(brokers, 8, 3, start=0):
+        assert len({1, 2, 5}.intersection(replicas)) == 2
+
+
+def test_a_live_worker_in_one_rack_is_better_than_a_fenced_broker_in_another_with_a_replica() -> None:
+    brokers = [
+        worker(1, "a", "A"),
+        worker(2, "a", "A"),
+        worker(3, "b", "B"),
+        worker(4, "c", "B", fenced=True),
+    ]
+    for replicas in place_replicas(brokers, 8, 3, start=0):
+        assert set(replicas) == {1, 2, 3}
+
+
+@examples(100)
+@given(
+    brokers=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=9),
+    factor=st.integers(2, 5),
+    start=st.integers(0, 2**31),
+)
+def test_without_racks_fenced_brokers_get_replicas_only_when_all_live_ones_have_one(
+    brokers: list[tuple[str, bool]], factor: int, start: int
+) -> None:
+    brokers = [("a", False), *brokers]
+    workers = [worker(index, host, fenced=fenced) for index, (host, fenced) in enumerate(brokers)]
+    live, factor = {each.broker_id for each in workers if not each.fenced}, min(factor, len(workers))
+    for replicas in place_replicas(workers, 8, factor, start):
+        assert len(live.intersection(replicas)) == min(factor, len(live))
+        used = {brokers[each][0] for each in live.intersection(replicas)}
+        assert len(used) == min(factor, len({brokers[each][0] for each in live}))
 
 
 def test_brokers_that_all_have_the_same_host_are_placed_as_if_each_had_its_own() -> None:
