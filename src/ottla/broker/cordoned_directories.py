@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.core.controller.image import MetadataImage
 from ottla.model.config import BrokerConfig
-from ottla.model.config.cordoned import cordoned_paths
+from ottla.model.config.cordoned import CORDONED_LOG_DIRS, split_cordoned_paths
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class CordonedDirectories:
         self._lifecycle = lifecycle
         self._is_supported = image.has_cordoned_directories
         self._reports = False
+        self._unknown: list[str] = []  # entries of the config
         self.apply()
 
     def start_reports(self) -> None:
@@ -44,12 +45,15 @@ class CordonedDirectories:
 
     def apply(self) -> None:
         """The config, or the directories that are online, have changed."""
-        log_dirs = self._log_dirs
-        try:
-            paths = cordoned_paths(self._config.get_list("cordoned.log.dirs"), self._config.log_dirs)
-        except ValueError as error:
-            logger.error("a dynamic config has no effect: %s", error)
-            return
+        log_dirs, config = self._log_dirs, self._config
+        paths, unknown = split_cordoned_paths(config.get_list("cordoned.log.dirs"), config.log_dirs)
+        if unknown and unknown != self._unknown:
+            logger.warning(
+                "%s has entries that are not in log.dirs, and that have no effect: %s. The others are cordoned. "
+                "Remove these entries from %s of broker %d",
+                CORDONED_LOG_DIRS, ", ".join(unknown), CORDONED_LOG_DIRS, config.node_id,
+            )  # fmt: skip
+        self._unknown = unknown
         new = paths if self._is_supported else frozenset()
         if new != log_dirs.cordoned:
             logger.info("cordoned data directories: %s", ", ".join(sorted(new)) or "none")

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.model.config import BrokerConfig, ConfigError
-from ottla.model.config.cordoned import cordoned_paths
+from ottla.model.config.cordoned import cordoned_paths, split_cordoned_paths
 
 LOG_DIRS = ("/a", "/b/")
 
@@ -12,6 +12,15 @@ def test_a_star_stands_for_all_directories() -> None:
     assert cordoned_paths(("*",), LOG_DIRS) == {"/a", "/b"}
     assert cordoned_paths((), LOG_DIRS) == set()
     assert cordoned_paths(("/b", "/a/"), LOG_DIRS) == {"/a", "/b"}
+
+
+def test_entries_that_are_not_in_log_dirs_do_not_hide_the_others() -> None:
+    assert split_cordoned_paths(("/b", "/c", "/a/", "/d/"), LOG_DIRS) == (
+        frozenset({"/a", "/b"}),
+        ["/c", "/d"],
+    )
+    assert split_cordoned_paths(("/c", "*"), LOG_DIRS) == (frozenset({"/a", "/b"}), ["/c"])
+    assert split_cordoned_paths(("/c",), LOG_DIRS) == (frozenset(), ["/c"])
 
 
 @pytest.mark.parametrize(
