@@ -1,18 +1,42 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: very many resources are altered in slices."""
+"""What AlterConfigs and IncrementalAlterConfigs share: slices of very many resources, and the results.
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+The resources of both requests, and those of both responses, have fields of the same names.
+"""
 
-from ottla.broker.long_requests import ELEMENTS_PER_SLICE
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ottla.broker.long_requests import ELEMENTS_PER_SLICE, is_long
 from ottla.broker.services import NodeServices
+from ottla.core.controller.commands import ApiError, ControllerCommand
 from ottla.core.controller.image import ConfigResource
 
-if TYPE_CHECKING:
-    from ottla.core.controller.commands import ApiError, ControllerCommand
-
 Changes = TypeVar("Changes", bound=tuple[object, ...])
+Response = TypeVar("Response")
+Result = TypeVar("Result")
 
-Results = tuple[tuple[ConfigResource, "ApiError"], ...]
+Results = tuple[tuple[ConfigResource, ApiError], ...]
+
+
+async def alter_configs(
+    services: NodeServices,
+    resources: Sequence[Any],
+    changes_of: Callable[[Any], tuple[ConfigResource, Changes]],
+    command: Callable[[tuple[tuple[ConfigResource, Changes], ...]], ControllerCommand[Results]],
+    respond: Callable[[list[tuple[ConfigResource, ApiError]]], Response],
+) -> Response:
+    """Has the controller decide the commands of all slices of a request, one after the other."""
+    in_thread = is_long(resource.configs for resource in resources)
+    slices = (
+        await services.message_thread.run(lambda: slices_of(map(changes_of, resources)))
+        if in_thread
+        else slices_of(map(changes_of, resources))
+    )
+    results: list[tuple[ConfigResource, ApiError]] = []
+    for part in slices:
+        decided: Results = await services.controller.submit(command(part))
+        results += decided
+    return await services.message_thread.run(lambda: respond(results)) if in_thread else respond(results)
 
 
 def slices_of(
@@ -43,14 +67,19 @@ def _pack(
     yield tuple(together)
 
 
-async def submit_slices(
-    services: NodeServices,
-    slices: list[tuple[tuple[ConfigResource, Changes], ...]],
-    command: "Callable[[tuple[tuple[ConfigResource, Changes], ...]], ControllerCommand[Results]]",
-) -> "list[tuple[ConfigResource, ApiError]]":
-    """The results of all slices, one after the other."""
-    results: list[tuple[ConfigResource, ApiError]] = []
-    for part in slices:
-        decided: Results = await services.controller.submit(command(part))
-        results += decided
-    return results
+def resource_of(requested: Any) -> ConfigResource:
+    return ConfigResource(requested.resource_type, requested.resource_name)
+
+
+def results_of(
+    result_class: Callable[..., Result], results: Iterable[tuple[ConfigResource, ApiError]]
+) -> tuple[Result, ...]:
+    return tuple(
+        result_class(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, error in results
+    )

@@ -53,6 +53,7 @@ class ClientConnection:
         self.listener_name = listener_name
         self.on_disconnect: Callable[[], None] | None = None  # set by a handler that needs to know
         self.last_active_ms = now_ms()
+        self.forwards_requests = False  # a broker, which has checked the requests of its clients (KIP-590)
         self.client_software = ("unknown", "unknown")  # name and version, from ApiVersions v3 (KIP-511)
         self.is_closed = False
         self.received_bytes = 0  # counted only if metrics are served

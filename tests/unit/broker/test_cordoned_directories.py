@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from kio.schema.alter_configs.v2.request import AlterableConfig as ReplacedConfig
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.alter_configs.v2.request import AlterConfigsResource as ReplacedResource
 from kio.schema.alter_replica_log_dirs.v2.request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -20,11 +24,13 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 
+from ottla.core.controller.commands import ConfigChange, ConfigOp, IncrementalAlterConfigs
+from ottla.core.controller.image import ConfigResource
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.client import SimClient
-from ottla.sim.cluster import PORT, Cluster, ClusterNode
+from ottla.sim.cluster import CONTROLLER_PORT, PORT, Cluster, ClusterNode
 from ottla.sim.env import World, simulate
 
 pytestmark = pytest.mark.slow
@@ -39,22 +45,46 @@ class Cordons:
         self.cluster = Cluster(world, 2, controllers, CONFIG | config)
         self.node = self.cluster.nodes[1]
 
-    async def ask(self, node: ClusterNode, message: Any) -> Any:
-        client = SimClient(self.world.network.host("client"), (node.host, PORT), "client", timeout_s=60)
+    async def ask(self, node: ClusterNode, message: Any, port: int = PORT) -> Any:
+        client = SimClient(self.world.network.host("client"), (node.host, port), "client", timeout_s=60)
         try:
             return await client.request(message)
         finally:
             client.close()
 
-    async def cordon(self, value: str | None, operation: int = SET) -> ErrorCode:
-        change = AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
-        resource = AlterConfigsResource(
-            resource_type=ResourceType.BROKER, resource_name="1", configs=(change,)
-        )
-        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-        (response,) = (await self.ask(self.node, request)).responses
+    async def cordon(
+        self,
+        value: str | None,
+        operation: int = SET,
+        node: ClusterNode | None = None,
+        port: int = PORT,
+        **options: bool,
+    ) -> ErrorCode:
+        """Cordons directories of node 1 by a request to `node`. With `is_legacy` AlterConfigs replaces all configs."""
+        names: Any = {"resource_type": ResourceType.BROKER, "resource_name": "1"}
+        request: Any
+        if options.get("is_legacy"):
+            config = ReplacedConfig(name="cordoned.log.dirs", value=value)
+            request = AlterConfigsRequest(
+                resources=(ReplacedResource(**names, configs=(config,)),), validate_only=False
+            )
+        else:
+            change = AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
+            request = IncrementalAlterConfigsRequest(
+                resources=(AlterConfigsResource(**names, configs=(change,)),), validate_only=False
+            )
+        (response,) = (await self.ask(node or self.node, request, port)).responses
+        assert (response.error_code is ErrorCode.none) is (response.error_message is None)
         code: ErrorCode = response.error_code
         return code
+
+    async def set_in_metadata(self, value: str) -> None:
+        """As if another release or Apache Kafka's controller had accepted it."""
+        (active,) = self.cluster.active_controllers()
+        assert active.quorum is not None
+        change = ConfigChange("cordoned.log.dirs", ConfigOp.SET, value)
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        await active.quorum.submit(IncrementalAlterConfigs(((resource, (change,)),)))
 
     async def create(self, name: str, partitions: int = 8, replicas: int = 1) -> ErrorCode:
         topic = CreatableTopic(
@@ -173,6 +203,67 @@ def test_directories_that_the_broker_does_not_have_are_refused(controllers: int)
         await cordons.until(lambda: cordons.registered() == [ONE, TWO])
 
     with_cordons(check, controllers)
+
+
+@pytest.mark.parametrize("controllers", [0, 1])
+def test_alter_configs_refuses_directories_that_the_broker_does_not_have(controllers: int) -> None:
+    async def check(cordons: Cordons) -> None:
+        assert await cordons.cordon("/elsewhere", is_legacy=True) is ErrorCode.invalid_request
+        assert await cordons.cordon(f"{ONE},*", is_legacy=True) is ErrorCode.invalid_request
+        assert await cordons.cordon(TWO, is_legacy=True) is ErrorCode.none
+        await cordons.until(lambda: cordons.registered() == [TWO])
+
+    with_cordons(check, controllers)
+
+
+@pytest.mark.parametrize("controllers", [0, 1])
+@pytest.mark.parametrize("is_legacy", [True, False])
+def test_other_nodes_remove_entries_and_add_none(controllers: int, is_legacy: bool) -> None:
+    """They do not know the directories of the broker. As in Kafka, the new value is a subset of the present one."""
+
+    async def check(cordons: Cordons) -> None:
+        (active,) = cordons.cluster.active_controllers()
+        for node, port in ((cordons.cluster.nodes[2], PORT), (active, CONTROLLER_PORT)):
+            if node is cordons.node:
+                continue  # it knows its directories, also as the controller
+            ask = partial(cordons.cordon, node=node, port=port, is_legacy=is_legacy)
+            assert await ask("/elsewhere") is ErrorCode.invalid_config
+            assert await ask(ONE) is ErrorCode.invalid_config
+            assert await ask("*") is ErrorCode.invalid_config
+            assert await ask("") is ErrorCode.none
+            assert await cordons.cordon(f"{ONE},{TWO}") is ErrorCode.none
+            await cordons.until(lambda: cordons.registered() == [ONE, TWO])
+            assert await ask(f"{TWO},/elsewhere") is ErrorCode.invalid_config
+            if not is_legacy:
+                assert await ask("/elsewhere", APPEND) is ErrorCode.invalid_config
+                assert await ask(TWO, APPEND) is ErrorCode.none
+            assert await ask(TWO) is ErrorCode.none
+            await cordons.until(lambda: cordons.registered() == [TWO])
+            assert await cordons.cordon(None, DELETE, node, port) is ErrorCode.none
+            await cordons.until(lambda: cordons.registered() == [])
+
+    with_cordons(check, controllers)
+
+
+def test_an_unknown_directory_in_the_metadata_lifts_no_cordon(caplog: pytest.LogCaptureFixture) -> None:
+    """log.dirs may have changed since, or the controller is Apache Kafka's."""
+
+    async def check(cordons: Cordons) -> None:
+        assert await cordons.cordon(TWO) is ErrorCode.none
+        await cordons.until(lambda: cordons.registered() == [TWO])
+        for value, expected in ((f"/gone,{ONE}", [ONE]), ("/gone,*", [ONE, TWO]), ("/gone", [])):
+            await cordons.set_in_metadata(value)
+            await cordons.until(lambda expected=expected: cordons.registered() == expected)  # type: ignore[misc]
+            assert await cordons.reported() == expected
+        await cordons.set_in_metadata(f"/gone,{ONE}")
+        await cordons.until(lambda: cordons.registered() == [ONE])
+        await cordons.create("journal", replicas=2)
+        await cordons.until(lambda: cordons.directories_of("journal") == {TWO})
+
+    with_cordons(check)
+    (warning,) = [record.getMessage() for record in caplog.records if "/gone" in record.getMessage()]
+    assert "have no effect: /gone" in warning
+    assert "Remove" in warning
 
 
 def test_the_cordon_remains_while_the_broker_restarts() -> None:

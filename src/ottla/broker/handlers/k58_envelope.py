@@ -28,6 +28,7 @@ def handle(
     embedded = request.request_data
     if len(embedded) < _API_KEY.size or _API_KEY.unpack_from(embedded)[0] not in FORWARDED_APIS:
         return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    context.connection.forwards_requests = True
     try:
         served = context.connection.dispatch(context.connection, embedded)
     except MalformedRequest:
