@@ -29,7 +29,7 @@ from ottla.model.ids import NO_LEADER_EPOCH, TopicPartition
 from ottla.protocol.primitives import LeaderIdAndEpoch
 from ottla.storage.damaged_log import InconsistentTopicIdError
 from ottla.storage.deletion import DeletionSync
-from ottla.storage.disk_errors import RETRY_S, is_disk_failure
+from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.log_dirs import LogDirs
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class PartitionHost:
             lambda partition, replica, assigned: None
         )
         self._unopened: dict[tuple[UUID, int], bool] = {}  # to be retried; whether the partition is new
-        self._displaced = False  # whether a folder of another topic id was set aside for one of `_unopened`
+        self._awaits_sync = (
+            False  # whether one of `_unopened` waits until an earlier folder of its name is gone
+        )
         self._opening: set[tuple[UUID, int]] = set()  # wait for a later step of `apply`
         self._is_loading = True  # until the first image is applied
         self._is_closed = False
@@ -254,6 +256,11 @@ class PartitionHost:
                 await asyncio.sleep(0)
             if self._must_wait_for_deletions(work.new):
                 await self._sync_all_deletions()
+                if self._must_wait_for_deletions(work.new):
+                    logger.error(
+                        "some of %d new partitions are opened later: deletions of their names are not on disk",
+                        len(work.new),
+                    )
             for start in range(0, len(work.new), PARTITIONS_PER_STEP):
                 if self._is_closed:
                     return
@@ -300,13 +307,15 @@ class PartitionHost:
         return bool(self._log_dirs.deletion_syncs())
 
     async def sync_deletions(self) -> None:
-        """Makes deletions durable, in threads, for all of a data directory at once. Until then none is acknowledged.
+        """Makes deletions durable, in threads, for all of a data directory at once.
 
-        Then opens the partitions that found a stray folder in their place.
+        Then opens the partitions that waited for it. It tries once, since the next metadata image waits for it. If
+        file descriptors have run out, housekeeping tries again: a deletion may be acknowledged before it is durable,
+        but no partition of its name is created. After a crash, its folder is a stray one.
         """
         await self._sync_all_deletions()
-        if self._displaced and not self._is_closed:
-            self._displaced = False
+        if self._awaits_sync and not self._is_closed:
+            self._awaits_sync = False
             self.retry_unopened()
 
     def _must_wait_for_deletions(self, partitions: Sequence[PlacedPartition]) -> bool:
@@ -320,17 +329,13 @@ class PartitionHost:
         await asyncio.gather(*(self._sync_deletions(sync) for sync in self._log_dirs.deletion_syncs()))
 
     async def _sync_deletions(self, sync: DeletionSync) -> None:
-        while True:
-            try:
-                await self._env.threads.run(sync.sync)
-                sync.complete()
-                return
-            except OSError as error:
-                self._log_dirs.handle_checkpoint_error(sync, error)
-                if is_disk_failure(error):
-                    self.fail_offline()
-                    return
-                await asyncio.sleep(RETRY_S)
+        try:
+            await self._env.threads.run(sync.sync)
+            sync.complete()
+        except OSError as error:
+            self._log_dirs.handle_checkpoint_error(sync, error)
+            if is_disk_failure(error):
+                self.fail_offline()
 
     async def recover(self, image: MetadataImage) -> None:
         """Recovers logs after an unclean stop, in threads for each data directory, before `apply` opens them."""
@@ -363,7 +368,10 @@ class PartitionHost:
         return topic_settings(self._image.config(ResourceType.TOPIC, topic), self._config)
 
     def retry_unopened(self) -> None:
-        """Retries the partitions that could not be opened because file descriptors had run out."""
+        """Retries the partitions that could not be opened because file descriptors had run out.
+
+        Those that wait for a deletion, which takes a thread, wait on.
+        """
         unopened, self._unopened = self._unopened, {}
         for (topic_id, index), is_new in unopened.items():
             topic = self._image.topics_by_id.get(topic_id)
@@ -377,6 +385,10 @@ class PartitionHost:
         """Opens the log. A partition that is created in this run (`is_new`) cannot be in an offline directory."""
         topic, topic_partition = partition.topic, partition.topic_partition
         self._opening.discard(partition.key)
+        if self._must_wait_for_deletions([partition]):
+            self._unopened[partition.key] = is_new
+            self._awaits_sync = True
+            return
         settings = self._settings(topic.name)
         try:
             log = self._open_log(topic_partition, topic.topic_id, settings, is_new=is_new)
@@ -482,7 +494,7 @@ class PartitionHost:
             # The topic was deleted and created again while its log was offline, or a file is damaged.
             logger.error("a folder of another topic is set aside: %s", error.message)
             self._log_dirs.mark_strays([topic_partition], partial(random_uuid, self._env))
-            self._displaced = True
+            self._awaits_sync = True
             return None
 
     def _new_role(

@@ -146,6 +146,10 @@ class LogDir:
         self.meta = meta
 
     def plan_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> "CheckpointWrite":
+        """Returns the newest plan if it has these offsets: plans whose writes fail must not pile up."""
+        newest = next((planned for planned in reversed(self._pending) if planned.name == name), None)
+        if newest is not None and newest.offsets == offsets:
+            return newest
         self._planned += 1
         checkpoint = CheckpointWrite(self, name, offsets, self._planned)
         self._pending.append(checkpoint)

@@ -390,9 +390,8 @@ class LogDirs:
     def must_sync_before(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether their creation must wait for `deletion_syncs`: a partition with one of the names was deleted."""
         new = [partition for partition in partitions if partition not in self._dir_of]
-        return any(
-            each.has_unsynced_deletions and each.has_traces_of(new, is_target=True) for each in self._dirs
-        )
+        unsynced = [each for each in self._dirs if each.has_unsynced_deletions] if new else []
+        return any(each.has_traces_of(new, is_target=True) for each in unsynced)
 
     # Moving replicas between directories
 

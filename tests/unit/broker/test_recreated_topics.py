@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,16 +15,22 @@ from kio.schema.delete_records.v2.request import (
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from tests.unit.broker.bench import Bench, on_broker, until
-from tests.unit.broker.roles import hosted_partition
+from tests.unit.broker.roles import hosted_partition, lead_alone, step_down
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.partition_flush import flush_partition
+from ottla.core.controller.image import MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.checkpoints import read_offset_checkpoint
 from ottla.storage.log_dir import CHECKPOINTS, LOG_START_OFFSETS
 
 JOURNAL = TopicPartition("journal", 0)
+METADATA_APART: dict[str, Any] = {
+    "directories": ("/data", "/meta"),
+    "metadata_log_dir": "/meta",
+    "log_dirs": "/data",
+}
 SOON: dict[str, Any] = {"log_flush_start_offset_checkpoint_interval_ms": "1000"}
 
 
@@ -128,6 +135,75 @@ async def test_a_log_start_offset_beyond_the_recovery_point_is_flushed_before_it
     await bench.start()
     log = bench.services.log_dirs.logs[JOURNAL]
     assert (log.log_start_offset, log.log_end_offset) == (8, 10)
+
+
+def without_descriptors(bench: Bench) -> None:
+    bench.disk.fail("/data", errno.EMFILE, operations=frozenset({"sync", "sync_dir"}))
+
+
+def folders(bench: Bench) -> list[str]:
+    return [name for name in bench.disk.list_dir("/data") if name == "journal-0"]
+
+
+async def apply(bench: Bench, image: MetadataImage) -> None:
+    """As the loader does, which applies the next image after that."""
+    loader = bench.services.quorum.loader
+    old, loader.image = loader.image, image
+    for work in [subscriber(old, image) for subscriber in loader._subscribers]:
+        if work is not None:
+            await work
+
+
+@pytest.mark.parametrize("partitions", [1, 30])
+def test_a_deletion_that_cannot_be_synced_stops_no_metadata(partitions: int) -> None:
+    @on_broker(**METADATA_APART)
+    async def run(bench: Bench) -> None:
+        await bench.create("journal", partitions)
+        await bench.create("other")
+        without_descriptors(bench)
+        image = bench.services.metadata.image
+        new = image.topics["journal"]._replace(topic_id=UUID(int=8))
+        topics = {**image.topics, "journal": new}
+        later = replace(image, topics=topics, topics_by_id={each.topic_id: each for each in topics.values()})
+        await asyncio.wait_for(apply(bench, later), 5)
+        assert not folders(bench)
+        step_down(bench, "other")
+        assert not hosted_partition(bench, "other").is_led
+        lead_alone(bench, "other")
+        assert (await bench.produce("other", b"a")).error_code is ErrorCode.none
+        await asyncio.sleep(5)
+        assert not folders(bench)
+        assert (await bench.produce("journal", b"a")).error_code is ErrorCode.kafka_storage_error
+        bench.disk.heal()
+        await asyncio.sleep(2)
+        assert hosted_partition(bench, index=partitions - 1).topic_id == new.topic_id
+        assert (await bench.produce("journal", b"a")).base_offset == 0
+
+    run()
+
+
+@pytest.mark.parametrize("end", ["heal", "kill", "lose_power"])
+def test_a_partition_is_not_created_again_before_the_deletion_of_its_name_is_durable(end: str) -> None:
+    @on_broker(**METADATA_APART)
+    async def run(bench: Bench) -> None:
+        await use(bench)
+        without_descriptors(bench)
+        await asyncio.wait_for(delete_topic(bench), 5)
+        topic_id = await asyncio.wait_for(bench.create("journal"), 5)
+        await asyncio.sleep(30)
+        assert not folders(bench)
+        assert len(named_in(bench)) == 3
+        assert len(bench.services.log_dirs._dirs[0]._pending) < 10, "each try plans the same checkpoints"
+        if end == "heal":
+            bench.disk.heal()
+            await asyncio.sleep(2)
+        else:
+            await getattr(bench, end)()
+            bench.disk.heal()
+            await bench.start()
+        await check(bench, topic_id)
+
+    run()
 
 
 async def recreate_in_other_directory(bench: Bench) -> HostedPartition:
