@@ -140,8 +140,9 @@ def test_new_replicas_go_to_the_other_directories_and_brokers(controllers: int) 
         assert await cordons.cordon(ONE) is ErrorCode.none
         await cordons.until(lambda: cordons.registered() == [ONE], 1)
         assert await cordons.reported() == [ONE]
-        await cordons.create("one", replicas=2)
-        await cordons.until(lambda: cordons.directories_of("one") == {TWO})
+        for topic, partitions in (("one", 8), ("many", 30)):  # many are created in steps, ahead in a thread
+            await cordons.create(topic, partitions, replicas=2)
+            await cordons.until(lambda topic=topic: cordons.directories_of(topic) == {TWO})  # type: ignore[misc]
         assert await cordons.cordon("*") is ErrorCode.none
         await cordons.until(lambda: cordons.registered() == [ONE, TWO], 1)
         assert await cordons.create("both", replicas=2) is ErrorCode.invalid_replication_factor
