@@ -1,4 +1,5 @@
-"""Hosts with addresses of their own, as network namespaces of this machine. Links can be cut one way or both ways.
+"""Hosts with addresses of their own, as network namespaces of this machine. Links can be cut one way or both ways, and
+can be slow and lossy.
 
     with network_hosts(3) as network:
         process = Popen([*network.hosts[1].prefix, "ottla", "serve", ...])
@@ -9,6 +10,7 @@ router drops what is cut without a reply to the sender, as a broken cable does.
 """
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 import pytest
 
 _CLIENTS = 0  # the number of this machine beside those of the hosts
+_BURST, _QUEUE = "16kb", "30kb"  # of a slow link
 
 
 @dataclass(frozen=True)
@@ -30,22 +33,46 @@ class Host:
 @dataclass
 class Network:
     hosts: dict[int, Host]
-    _router: str
+    _names: "_Names"
     _rules: list[tuple[str, ...]] = field(default_factory=list)
+    _slow: list[tuple[str, str]] = field(default_factory=list)  # namespaces and their ends of links
 
     def cut_one_way(self, sender: int, receiver: int) -> None:
         """Drops everything that `sender` sends to `receiver`."""
         ends = ("from", self.hosts[sender].address, "to", self.hosts[receiver].address, "blackhole")
-        _ip("-n", self._router, "rule", "add", *ends)
+        _ip("-n", self._names.router, "rule", "add", *ends)
         self._rules.append(ends)
 
     def cut(self, first: int, second: int) -> None:
         self.cut_one_way(first, second)
         self.cut_one_way(second, first)
 
+    def slow_down(self, host: int, rate: str) -> None:
+        """Both directions of the host's link: a short queue at this rate, which drops what does not fit.
+
+        The bucket filter is in kernels that have no emulator of networks (netem). Skips the test where it is missing.
+        """
+        names = self._names
+        for end in ((names.namespace(host), names.link(host)), (names.router, names.router_link(host))):
+            try:
+                _tc(end, "add", "tbf", "rate", rate, "burst", _BURST, "limit", _QUEUE)
+            except (OSError, subprocess.CalledProcessError) as error:
+                pytest.skip(f"no link can be slowed down here: {_reason(error)}")
+            self._slow.append(end)
+
+    def lost_packets(self) -> int:
+        """What the queues of slow links have dropped."""
+        shown = [
+            json.loads(_run("tc", "-n", namespace, "-j", "-s", "qdisc", "show", "dev", link))
+            for namespace, link in self._slow
+        ]
+        return sum(queue["drops"] for queues in shown for queue in queues)
+
     def heal(self) -> None:
         while self._rules:
-            _ip("-n", self._router, "rule", "del", *self._rules.pop())
+            _ip("-n", self._names.router, "rule", "del", *self._rules.pop())
+        while self._slow:
+            _tc(self._slow.pop(), "del")
 
 
 @contextlib.contextmanager
@@ -62,13 +89,12 @@ def network_hosts(count: int) -> Iterator[Network]:
                     _create(names.namespace(host), undo)
                 _connect(names, host)
         except (OSError, subprocess.CalledProcessError) as error:
-            reason = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
-            pytest.skip(f"no network namespaces can be created here: {reason}")
+            pytest.skip(f"no network namespaces can be created here: {_reason(error)}")
         hosts = {
             host: Host(names.address(host), ("ip", "netns", "exec", names.namespace(host)))
             for host in range(1, count + 1)
         }
-        yield Network(hosts, names.router)
+        yield Network(hosts, names)
 
 
 @dataclass(frozen=True)
@@ -86,6 +112,10 @@ class _Names:
     def link(self, host: int) -> str:
         return f"{self.prefix}v{host}"
 
+    def router_link(self, host: int) -> str:
+        """The router's end."""
+        return f"{self.link(host)}r"
+
     def address(self, host: int) -> str:
         return f"{self.subnet}.{4 * host + 2}"
 
@@ -101,7 +131,7 @@ def _create(namespace: str, undo: contextlib.ExitStack) -> None:
 
 def _connect(names: _Names, host: int) -> None:
     """Connects a host, or this machine, with the router."""
-    link, in_router = names.link(host), f"{names.link(host)}r"
+    link, in_router = names.link(host), names.router_link(host)
     at_host = () if host == _CLIENTS else ("-n", names.namespace(host))
     at_router = ("-n", names.router)
     peer = ("type", "veth", "peer", "name", in_router, "netns", names.router)
@@ -116,4 +146,17 @@ def _connect(names: _Names, host: int) -> None:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(("ip", *arguments), capture_output=True, text=True, check=True)
+    _run("ip", *arguments)
+
+
+def _tc(end: tuple[str, str], action: str, *queue: str) -> None:
+    namespace, link = end
+    _run("tc", "-n", namespace, "qdisc", action, "dev", link, "root", *queue)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _reason(error: OSError | subprocess.CalledProcessError) -> str:
+    return str(error.stderr).strip() if isinstance(error, subprocess.CalledProcessError) else str(error)

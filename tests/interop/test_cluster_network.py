@@ -1,4 +1,5 @@
 """Three nodes on hosts of their own, whose links are cut: both ways, one way, one pair of them, while clients go on.
+A link may also be slow and lose packets.
 
 The clients reach every node all the time, also one that the others cannot reach: such a leader must acknowledge nothing
 that is lost when it follows again.
@@ -28,6 +29,8 @@ PARTITIONS = 3
 NODES = (1, 2, 3)
 # A connection over a cut link ends after this time; by default a request waits for 30 s.
 SETTINGS = {"replica.socket.timeout.ms": "3000", "controller.socket.timeout.ms": "3000"}
+# Less than what `ProduceLoad` makes a node send and receive.
+SLOW_RATE = "4mbit"
 Record = Callable[[str, object], None]
 Cut = Callable[[Network, int], None]
 
@@ -52,10 +55,15 @@ def cut_one_link(network: Network, node_id: int) -> None:
     network.cut(node_id, others(node_id)[0])
 
 
+def slow_and_lossy(network: Network, node_id: int) -> None:
+    """The link of the node with everyone, clients included."""
+    network.slow_down(node_id, SLOW_RATE)
+
+
 CUTS = pytest.mark.parametrize(
     "cut",
-    [isolate, lose_what_it_sends, lose_what_it_receives, cut_one_link],
-    ids=["isolated", "sends lost", "receives lost", "one link"],
+    [isolate, lose_what_it_sends, lose_what_it_receives, cut_one_link, slow_and_lossy],
+    ids=["isolated", "sends lost", "receives lost", "one link", "slow and lossy"],
 )
 
 
@@ -92,6 +100,8 @@ def test_acknowledged_records_survive_a_cut_of_their_leader(
         load.wait_for_more()
         cut(network, cluster.leader_of(topic_name))
         load.wait_for_more(1000)
+        if cut is slow_and_lossy:
+            cluster.wait_until(lambda: network.lost_packets() > 0, "the link loses packets")
         network.heal()
         cluster.wait_until_in_sync(topic_name)
         load.wait_for_more()
@@ -122,8 +132,8 @@ def test_topics_are_created_again_after_a_cut_of_the_active_controller(
 
 @pytest.mark.parametrize(
     "cut",
-    [isolate, lose_what_it_sends, lose_what_it_receives, None],
-    ids=["isolated", "sends lost", "receives lost", "link to the controller"],
+    [isolate, lose_what_it_sends, lose_what_it_receives, slow_and_lossy, None],
+    ids=["isolated", "sends lost", "receives lost", "slow and lossy", "link to the controller"],
 )
 def test_transactions_go_on_after_a_cut_of_their_coordinator(
     cluster: Cluster, network: Network, topic_name: str, cut: Cut | None
