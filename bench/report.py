@@ -117,6 +117,7 @@ def write(
                 "ratio": series.ratio,
                 "target": series.metric.target,
                 "limit": series.metric.limit,
+                "least": series.metric.least,
             }
             for series in found
         ],

@@ -34,7 +34,7 @@ class Series:
 
     @property
     def verdict(self) -> str:
-        """Whether the target and the limit, if there are any, are reached."""
+        """Whether the target and the bounds, if there are any, are reached."""
         ottla = self.median("ottla")
         if ottla is None:
             return "not measured"
@@ -44,6 +44,9 @@ class Series:
         if self.metric.limit is not None:
             limit = f"at most {self.metric.limit:g} {self.metric.unit}"
             targets.append((limit, ottla <= self.metric.limit))
+        if self.metric.least is not None:
+            least = f"at least {self.metric.least:g} {self.metric.unit}"
+            targets.append((least, ottla >= self.metric.least))
         return ", ".join(f"{text}: {'reached' if good else 'not reached'}" for text, good in targets)
 
 

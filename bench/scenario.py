@@ -8,13 +8,14 @@ from bench.sides import Side
 
 @dataclass(frozen=True)
 class Metric:
-    """`target` is the ratio to reach against Kafka, `limit` the most that Ottla itself may need."""
+    """`target` is the ratio to reach against Kafka. `limit` and `least` bound Ottla's own value."""
 
     name: str
     unit: str
     higher_is_better: bool = True
     target: float | None = None
     limit: float | None = None
+    least: float | None = None
 
     def ratio(self, ottla: float, kafka: float) -> float:
         """How many times better Ottla is: above 1 is better, in either direction."""
