@@ -18,15 +18,23 @@ import ottla.core.controller.partition_change as partition_change
 from ottla.broker.delayed_produce import DelayedProduce
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_fetcher import ReplicaFetcher
-from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.commands import ConfigChange, ConfigOp, IncrementalAlterConfigs
+from ottla.core.controller.image import ConfigResource, MetadataImage
 from ottla.core.partition.in_sync_replicas import Follower
 from ottla.core.partition.leader import PartitionLeader
 from ottla.core.partition.role import PartitionRole
+from ottla.model.config import ResourceType
+from ottla.model.ids import TopicPartition
 from ottla.sim.cluster_workload import run_cluster_workload
 from ottla.sim.env import simulate
 from ottla.sim.history import Violation
 from ottla.sim.node import PROFILE
+from ottla.sim.partition_clients import create_topic_with_retries
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDirs
+from ottla.storage.replica_move import LastCopy
 
+_TWO_DIRECTORIES = {"log.dirs": "/data/one,/data/two", "metadata.log.dir": "/data/metadata"}
 # At most: the first violation ends the search. The rarest bug is found by one seed in ten.
 _SEEDS = 60
 
@@ -98,6 +106,46 @@ def acknowledge_an_old_waiter_after_truncation(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(DelayedProduce, "try_complete", try_complete)
 
 
+def complete_a_reassignment_before_the_new_replicas_are_in_sync(patch: pytest.MonkeyPatch) -> None:
+    def complete(self: Any) -> None:
+        if not self.adding and not self.removing:
+            return
+        kept = [
+            pair for pair in zip(self.replicas, self.directories, strict=True) if pair[0] not in self.removing
+        ]
+        self.replicas, self.directories = (tuple(each) for each in zip(*kept, strict=True))
+        self.isr, self.elr, self.adding, self.removing = self.replicas, (), (), ()
+
+    patch.setattr(partition_change._Replicas, "complete_reassignment", complete)
+
+
+def lose_the_last_segment_of_a_moved_replica(patch: pytest.MonkeyPatch) -> None:
+    finish_move = LogDirs.finish_move
+
+    def finish_without_it(
+        self: LogDirs, last: LastCopy, checkpoints: Any, unique_id: Any, now_ms: int
+    ) -> Log | None:
+        log = finish_move(self, last, checkpoints, unique_id, now_ms)
+        if log is not None and len(last.segments) > 1:  # the newest is empty
+            log.truncate_to(last.segments[-2].base_offset, now_ms)
+        return log
+
+    patch.setattr(LogDirs, "finish_move", finish_without_it)
+
+
+def create_replicas_in_cordoned_directories(patch: pytest.MonkeyPatch) -> None:
+    by_preference = LogDirs._by_preference
+
+    def without_cordons(self: LogDirs, wanted: str | None = None) -> Any:
+        cordoned, self.cordoned = self.cordoned, frozenset()
+        try:
+            return by_preference(self, wanted)
+        finally:
+            self.cordoned = cordoned
+
+    patch.setattr(LogDirs, "_by_preference", without_cordons)
+
+
 def skip_the_check_of_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionRole, "check_epoch", lambda self, epoch: None)
 
@@ -114,6 +162,8 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (elect_outside_the_isr, f"{_COMMITTED_RECORDS_CHANGE}|metadata"),
     (lose_producer_state_at_failover, "last stable offset|holds number|occur|got out_of_order"),
     (skip_the_check_of_the_leader_epoch, f"{_COMMITTED_RECORDS_CHANGE}|leader epoch"),
+    (complete_a_reassignment_before_the_new_replicas_are_in_sync, _COMMITTED_RECORDS_CHANGE),
+    (lose_the_last_segment_of_a_moved_replica, f"{_COMMITTED_RECORDS_CHANGE}|high watermark"),
 ]
 
 
@@ -152,6 +202,32 @@ def test_a_replica_that_is_set_aside_without_reason_is_found(monkeypatch: pytest
     monkeypatch.setattr(MetadataImage, "topic_id_on", lambda self, broker_id, partition: None)
     with pytest.raises(Violation, match=r"stray folder: .* is a replica of journal"):
         run_scenario(restart_a_follower, controllers=3)
+
+
+def test_a_replica_in_a_cordoned_directory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run of the workload a cordon and a new replica seldom meet."""
+    run_scenario(create_a_topic_beside_a_cordon, controllers=3, config=_TWO_DIRECTORIES)
+    create_replicas_in_cordoned_directories(monkeypatch)
+    with pytest.raises(Violation, match=r"cordon: node-1 has created short-\d in /data/two"):
+        run_scenario(create_a_topic_beside_a_cordon, controllers=3, config=_TWO_DIRECTORIES)
+
+
+async def create_a_topic_beside_a_cordon(scenario: Scenario) -> None:
+    await scenario.send(b"before")
+    (controller,) = scenario.cluster.active_controllers()
+    broker = scenario.cluster.nodes[1].broker
+    assert controller.quorum is not None
+    assert broker is not None
+    change = ConfigChange("cordoned.log.dirs", ConfigOp.SET, "/data/two")
+    await controller.quorum.submit(
+        IncrementalAlterConfigs(((ConfigResource(ResourceType.BROKER, "1"), (change,)),))
+    )
+    await scenario.wait_for(lambda: broker.services.log_dirs.cordoned == {"/data/two"})
+    scenario.audit.check()
+    await create_topic_with_retries(scenario.client, "short", 4, {}, 3)
+    created = {TopicPartition("short", index) for index in range(4)}
+    await scenario.wait_for(lambda: created <= set(broker.services.log_dirs.partitions))
+    scenario.audit.check()
 
 
 async def restart_a_follower(scenario: Scenario) -> None:

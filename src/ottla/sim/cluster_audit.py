@@ -8,7 +8,8 @@ Each check has a name, which begins the message of its violation:
 - high watermark: it is within the log, and never goes back on a leader in its epoch;
 - metadata: images and the controller's machine are valid, and images of the same offset are equal;
 - node failure: no node stops by itself or logs an error, unless its disk is broken;
-- stray folder: a node sets no folder aside whose topic id and partition its metadata places on it.
+- stray folder: a node sets no folder aside whose topic id and partition its metadata places on it;
+- cordon: a node creates no replica in a cordoned directory while it has another one.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.invariants import validate_image
 from ottla.core.partition.leader import PartitionLeader
+from ottla.model.ids import TopicPartition
 from ottla.records.header import read_header
 from ottla.sim.cluster import Cluster, ClusterNode
 from ottla.sim.disk import SimDisk
@@ -28,6 +30,7 @@ from ottla.sim.loop import NODE
 from ottla.storage.checkpoints import encode_partition_metadata
 from ottla.storage.file_names import PARTITION_METADATA, parse_partition_dir
 from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDirs
 
 ONE_LEADER = "one leader per epoch"
 COMPLETENESS = "leader completeness"
@@ -36,6 +39,7 @@ HIGH_WATERMARK = "high watermark"
 METADATA = "metadata"
 NODE_FAILURE = "node failure"
 STRAY_FOLDER = "stray folder"
+CORDON = "cordon"
 INTERVAL_S = 0.3
 _READ_BYTES = 1 << 20
 _STRAY = "nothing deletes it"
@@ -77,6 +81,7 @@ class ClusterAudit:
         # How far a log was compared, by the log: it is replaced with a restart.
         self._compared: dict[Log, int] = {}
         self._high_watermarks: dict[PartitionLeader, int] = {}
+        self._directories: dict[int, _Directories] = {}
         self._images: dict[int, MetadataImage] = {}
         self.comparisons = 0
         self._errors = _ErrorLog(cluster)
@@ -91,6 +96,7 @@ class ClusterAudit:
         """Raises Violation."""
         for node in self._cluster.nodes.values():
             self._check_node(node)
+            self._check_cordons(node)
         for node, hosted in self._cluster.replicas():
             if hosted.failure is None and not hosted.is_closed and not node.has_disk_fault:
                 self._check_replica(node, hosted)
@@ -155,6 +161,21 @@ class ClusterAudit:
             if other.offset == image.offset and _partitions(other) != _partitions(image):
                 raise Violation(
                     f"{METADATA}: {node.host} and node-{other_id} have different partitions at offset {image.offset}"
+                )
+
+    def _check_cordons(self, node: ClusterNode) -> None:
+        """Only between two checks with the same cordons: a replica may be older than a cordon that has come since."""
+        before, now = self._directories.get(node.node_id), _Directories.of(node)
+        if now is None:
+            self._directories.pop(node.node_id, None)
+            return
+        self._directories[node.node_id] = now
+        if before is None or not now.has_cordons_of(before) or not now.online - now.cordoned:
+            return
+        for partition in now.paths.keys() - before.paths.keys():
+            if now.paths[partition] in now.cordoned:
+                raise Violation(
+                    f"{CORDON}: {node.host} has created {partition} in {now.paths[partition]}, which is cordoned"
                 )
 
     # Replicas
@@ -236,6 +257,33 @@ class ClusterAudit:
 
     def close(self) -> None:
         self._errors.close()
+
+
+@dataclass(frozen=True)
+class _Directories:
+    """The data directories of a broker at one check."""
+
+    log_dirs: LogDirs
+    online: frozenset[str]
+    cordoned: frozenset[str]
+    paths: dict[TopicPartition, str | None]
+
+    @classmethod
+    def of(cls, node: ClusterNode) -> "_Directories | None":
+        """None if the node does not serve, or if its disk is broken."""
+        if node.broker is None or node.has_disk_fault:
+            return None
+        found = node.broker.services.log_dirs
+        paths = {partition: found.directory_of(partition) for partition in found.partitions}
+        return cls(found, frozenset(found.paths), found.cordoned, paths)
+
+    def has_cordons_of(self, before: "_Directories") -> bool:
+        """The broker has a new set whenever it applies its configs, also if they are as before."""
+        return (
+            self.log_dirs is before.log_dirs
+            and self.online == before.online
+            and self.cordoned is before.cordoned
+        )
 
 
 @dataclass
