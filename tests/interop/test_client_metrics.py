@@ -1,4 +1,7 @@
-"""Metrics that librdkafka pushes to a real broker (KIP-714): exposed for Prometheus, and forwarded by OTLP/HTTP."""
+"""Metrics that librdkafka pushes to a real broker (KIP-714): exposed for Prometheus, and forwarded by OTLP/HTTP.
+
+Kafka's own tool changes the subscriptions.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -7,13 +10,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.interop.brokers import run_ottla
+from tests.interop.brokers import RunningBroker, run_ottla
+from tests.interop.kafka_tools import Tools
 from tests.interop.kio_client import KioClient
 from tests.interop.librdkafka import create_topic, wait_until
 from tests.interop.test_metrics import scrape
 
 CLIENT_METRICS = 16
 INCREMENTAL_ALTER_CONFIGS = 44
+TOOL = "org.apache.kafka.tools.ClientMetricsCommand"
 
 
 @pytest.fixture
@@ -64,3 +69,30 @@ def test_metrics_of_librdkafka(tmp_path: Path, collector: tuple[str, list[bytes]
         )
         scrape(broker, as_open_metrics=True)  # its parser is stricter
         producer.flush(10)
+
+
+@pytest.mark.contract
+@pytest.mark.java
+def test_kafkas_tool_creates_lists_alters_and_deletes_a_subscription(
+    kafka_libs: Path, broker: RunningBroker, topic_name: str
+) -> None:
+    name = topic_name  # of the subscription: no client has this id
+    tools = Tools(kafka_libs, broker.bootstrap)
+
+    def described() -> dict[str, str]:
+        lines = [line.strip() for line in tools(TOOL, "--describe", "--name", name).splitlines()]
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    def is_listed() -> bool:
+        return name in tools(TOOL, "--list").splitlines()
+
+    matching = ("--match", f"client_id={name}")
+    tools(TOOL, "--alter", "--name", name, "--metrics", "org.apache.kafka.", "--interval", "5000", *matching)
+    wait_until(is_listed, "the subscription is listed")
+    created = {"metrics": "org.apache.kafka.", "interval.ms": "5000", "match": f"client_id={name}"}
+    assert created.items() <= described().items()
+    tools(TOOL, "--alter", "--name", name, "--interval", "60000")
+    wait_until(lambda: described().get("interval.ms") == "60000", "the interval is altered")
+    assert (created | {"interval.ms": "60000"}).items() <= described().items()
+    tools(TOOL, "--delete", "--name", name)
+    wait_until(lambda: not is_listed(), "the subscription is deleted")

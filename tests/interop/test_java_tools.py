@@ -1,6 +1,7 @@
 """Apache Kafka's own Java client and console tools, unmodified, from its jars."""
 
 import json
+import re
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -139,6 +140,25 @@ def test_config_command_describes_and_alters_topic_and_broker(
     tools(command, "--alter", *of_brokers, "--add-config", "log.cleaner.threads=2")
     assert "log.cleaner.threads=2" in tools(command, "--describe", *of_brokers)
     tools(command, "--alter", *of_brokers, "--delete-config", "log.cleaner.threads")
+
+
+def test_config_command_describes_and_alters_the_level_of_a_logger(tools: Tools) -> None:
+    command, of_loggers = (
+        "kafka.admin.ConfigCommand",
+        ("--entity-type", "broker-loggers", "--entity-name", "1"),
+    )
+
+    def levels() -> dict[str, str]:
+        return dict(
+            re.findall(r"^\s+(\S+)=([A-Z]+)", tools(command, "--describe", *of_loggers), re.MULTILINE)
+        )
+
+    before = levels()
+    logger = min(before.keys() - {"root"})
+    tools(command, "--alter", *of_loggers, "--add-config", f"{logger}=TRACE")
+    assert levels() == before | {logger: "TRACE"}
+    tools(command, "--alter", *of_loggers, "--delete-config", logger)
+    assert levels()[logger] == before["root"]
 
 
 def test_delete_records_command_moves_the_log_start(
