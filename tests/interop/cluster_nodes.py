@@ -35,6 +35,7 @@ class ClusterNode:
     host: Host = THIS_MACHINE
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     is_paused: bool = False
+    features: tuple[str, ...] = FEATURES  # with which a node of Apache Kafka is formatted
 
     @property
     def bootstrap(self) -> str:
@@ -75,7 +76,7 @@ class ClusterNode:
         """Starts to format the directory; `Cluster` waits, because several nodes are formatted at the same time."""
         arguments = ["--cluster-id", cluster_id, "--config", str(self.config_path), *flags]
         if self.kind == KAFKA:
-            features = [part for feature in FEATURES for part in ("--feature", feature)]
+            features = [part for feature in self.features for part in ("--feature", feature)]
             command = java_command(_libs(), "kafka.tools.StorageTool", "format", *arguments, *features)
         else:
             command = [*OTTLA_COMMAND, "format", *arguments]

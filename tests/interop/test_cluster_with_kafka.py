@@ -1,8 +1,11 @@
 """Apache Kafka and Ottla as nodes of one cluster: each joins the other's quorum and follows the other's leaders."""
 
+import contextlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +21,15 @@ from tests.interop.cluster_clients import (
 )
 from tests.interop.cluster_nodes import BROKER, CONTROLLER, KAFKA, OTTLA
 from tests.interop.clusters import FIND_COORDINATOR, Cluster, NodeSpec, ask, run_cluster
+from tests.interop.kafka_tools import Tools
 from tests.interop.librdkafka import Deliveries, flush, produce_values, read_records
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 Record = Callable[[str, object], None]
 KAFKA_ID, OTTLA_ID = 1, 2
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+NOT_IN_OTTLA = ("share.version", "streams.version")
 OFFSET_COMMIT, OFFSET_FETCH, ALTER_REASSIGNMENTS = 8, 9, 45
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 BOTH_WAYS = pytest.mark.parametrize(
@@ -41,15 +47,51 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", params=[OTTLA, KAFKA], ids=["ottla controller", "kafka controller"])
 def two_brokers(
-    request: pytest.FixtureRequest, kafka_libs: object, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     specs = [
         NodeSpec(KAFKA_ID, BROKER, KAFKA),
         NodeSpec(OTTLA_ID, BROKER, OTTLA),
         NodeSpec(101, CONTROLLER, request.param),
     ]
-    with run_cluster(tmp_path_factory.mktemp("m"), specs, SETTINGS) as cluster:
+    folder = tmp_path_factory.mktemp("m")
+    if request.param == OTTLA:
+        running = run_cluster(folder, specs, SETTINGS)
+    else:
+        running = run_kafka_and_join_it(folder, specs, kafka_libs)
+    with running as cluster:
         yield cluster
+
+
+@contextlib.contextmanager
+def run_kafka_and_join_it(folder: Path, specs: list[NodeSpec], kafka_libs: Path) -> Iterator[Cluster]:
+    """As docs/moving-from-kafka.md says: Kafka has its default features, and lowers two of them while it runs."""
+    cluster = Cluster(folder, specs, SETTINGS)
+    kafka = [node for node in cluster.nodes.values() if node.kind == KAFKA]
+    try:
+        for node in kafka:
+            node.features = ()
+        cluster.format()
+        for node in kafka:
+            node.start()
+        cluster.wait_until_ready()
+        tools = Tools(kafka_libs, cluster.nodes[KAFKA_ID].bootstrap)
+        assert [finalized_level(tools, name) for name in NOT_IN_OTTLA] == [1, 1]
+        tools(FEATURES, "downgrade", *(part for name in NOT_IN_OTTLA for part in ("--feature", f"{name}=0")))
+        cluster.wait_until(
+            lambda: [finalized_level(tools, name) for name in NOT_IN_OTTLA] == [0, 0], "both are lowered"
+        )
+        cluster.restart(OTTLA_ID)
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+def finalized_level(tools: Tools, feature: str) -> int:
+    said = tools(FEATURES, "describe")
+    found = re.search(rf"{re.escape(feature)}\s.*FinalizedVersionLevel: (\d+)", said)
+    assert found, said
+    return int(found[1])
 
 
 @pytest.fixture
