@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.interop.cluster_clients import create_on
+from tests.interop.cluster_clients import ProduceLoad, create_on
 from tests.interop.cluster_nodes import BROKER, KAFKA
 from tests.interop.clusters import WAIT_TIMEOUT_S, Cluster, NodeSpec, combined, run_cluster, separate
 
@@ -112,6 +112,44 @@ def test_a_broker_is_drained_with_a_throttle_that_ends_with_it(cluster: Cluster,
     ]
     wait_until_not_throttled(cluster, topic_name)
     assert ottla(cluster, "reassign", "generate", "-t", topic_name, "--drain", "2") == ""
+
+
+def test_brokers_are_drained_and_filled_and_replicas_added_and_removed_under_load(
+    cluster: Cluster, topic_name: str
+) -> None:
+    current: list[tuple[int, ...]] = [(1, 2), (2, 3), (3, 1)]
+    create_on(cluster, topic_name, [list(each) for each in current])
+
+    def change(*options: str) -> None:
+        plan = ottla(cluster, "reassign", "generate", "-t", topic_name, *options)
+        *_, end = json_lines(ottla(cluster, "reassign", "execute", "-", "--json", stdin=plan))
+        assert end["is_complete"]
+        planned = {each["partition"]: tuple(each["replicas"]) for each in json.loads(plan)["partitions"]}
+        expected = [planned.get(index, old) for index, old in enumerate(current)]
+        wait_for_replicas(cluster, topic_name, *expected)
+        current[:] = expected
+        load.wait_for_more()
+
+    def count_of(broker: int) -> int:
+        return sum(broker in replicas for replicas in current)
+
+    def factors() -> set[int]:
+        return {len(replicas) for replicas in current}
+
+    with ProduceLoad(cluster, topic_name) as load:
+        load.wait_for_more()
+        change("--drain", "2")
+        assert count_of(2) == 0
+        change("--add", "2")
+        assert count_of(2) == 1  # six replicas on four brokers
+        change("-r", "3")
+        assert factors() == {3}
+        change("-r", "2")
+        assert factors() == {2}
+        load.finish()
+    load.check()
+    for partition in range(3):
+        cluster.wait_until_copied(topic_name, partition)
 
 
 def test_a_move_is_followed_and_cancelled(cluster: Cluster, topic_name: str, tmp_path: Path) -> None:
