@@ -55,11 +55,19 @@ def test_a_quorum_grows_to_three_and_replaces_a_dead_controller_under_load(tmp_p
     assert load.created
 
 
-def test_controllers_join_by_themselves(tmp_path: Path) -> None:
-    with run_growing_cluster(
-        tmp_path, combined(3), {"controller.quorum.auto.join.enable": "true"}
-    ) as cluster:
+@pytest.mark.parametrize("initial", [(), (1, 2)], ids=["standalone", "initial controllers"])
+def test_controllers_join_by_themselves_under_load(tmp_path: Path, initial: tuple[int, ...]) -> None:
+    auto_join = {"controller.quorum.auto.join.enable": "true"}
+    with (
+        run_growing_cluster(tmp_path, combined(3), auto_join, initial=initial) as cluster,
+        TopicLoad(cluster) as load,
+    ):
+        load.wait_for_more()
         cluster.wait_for_voters(1, 2, 3)
+        cluster.nodes[1].kill()
+        load.wait_for_more()
+        cluster.restart(1)
+        check_topics(cluster, load.created)
 
 
 @pytest.mark.java
