@@ -25,6 +25,7 @@ class FlushedOffset:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.path = f"{directory}/{RECOVERY_POINT}"
+        self.offset = 0  # of the last flush, as far as it is known
         self._disk = disk
         self._directory = directory
         self._file: File | None = None
@@ -43,7 +44,8 @@ class FlushedOffset:
             logger.warning("%s is damaged and will be written again", self.path)
             return None
         self._line = (offsets.index(max(known)) + 1) % _LINES
-        return max(known)
+        self.offset = max(known)
+        return self.offset
 
     def write(self, offset: int) -> None:
         """Raises OSError."""
@@ -57,6 +59,7 @@ class FlushedOffset:
         self._file.write_at(self._line * _LINE_BYTES, [_encode(offset)])
         self._line = (self._line + 1) % _LINES
         self._is_synced = False
+        self.offset = offset
 
     def lower_to(self, offset: int) -> None:
         """The log is about to be truncated to `offset`. Raises OSError."""

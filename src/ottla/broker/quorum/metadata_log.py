@@ -132,6 +132,11 @@ class MetadataLog:
         return self._log.log_end_offset
 
     @property
+    def flushed_end_offset(self) -> int:
+        """All records before it survive a power loss: the log is flushed up to it, or a snapshot has them."""
+        return max(self._flushed.offset, self.snapshots[-1].end_offset if self.snapshots else 0)
+
+    @property
     def size_bytes(self) -> int:
         return self._log.size_bytes
 

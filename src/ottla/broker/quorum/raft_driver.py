@@ -29,7 +29,7 @@ from ottla.core.raft.messages import (
     VoteResponse,
 )
 from ottla.core.raft.node import RaftNode
-from ottla.core.raft.ready import Entry, Ready
+from ottla.core.raft.ready import Entry, HardState, Ready
 from ottla.core.raft.voter_change import VoterChange
 from ottla.env import Env
 from ottla.model.errors import ErrorCode, KafkaError
@@ -101,7 +101,7 @@ class RaftDriver:
         self._calls: set[asyncio.Task[None]] = set()
         self._is_stopped = False
         self._failure: DivergedBelowCommit | None = None
-        self._has_static_state = node.history.is_fixed  # the quorum-state of kraft.version 0
+        self._has_static_state = self._has_static_voters_on_disk  # the quorum-state of kraft.version 0
         self._task: asyncio.Task[None] | None = None
 
     # Starting and stopping
@@ -359,11 +359,7 @@ class RaftDriver:
         """
         threads = self._env.threads
         if ready.hard_state is not None:
-            # KIP-853: from kraft.version 1 on, the voters are in the log only.
-            history = self.node.history
-            voters = self.node.voters if history.is_fixed else None
-            state = ready.hard_state
-            await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, state, voters))
+            await self._write_state(ready.hard_state)
         now_ms = self._env.clock.now_ms()
         if ready.truncate_to is not None:
             await self._log.truncate_to(ready.truncate_to, threads, now_ms)
@@ -376,11 +372,8 @@ class RaftDriver:
             flush = work
             await threads.run(lambda: self._log.sync(flush))
             self._log.flushed(work)
-        if self._has_static_state and not self.node.history.is_fixed:
-            # After the voters are on disk: the file tells the next start that they are in the log.
-            current = ready.hard_state or self.node.durable_state
-            await threads.run(lambda: write_quorum_state(self._env.disk, self._log.directory, current, None))
-            self._has_static_state = False
+        if self._has_static_state and not self._has_static_voters_on_disk:
+            await self._write_state(ready.hard_state or self.node.durable_state)
         if ready.chunk is not None:
             try:
                 membership = await self._log.write_chunk(ready.chunk, threads, now_ms)
@@ -389,6 +382,22 @@ class RaftDriver:
                 return ready._replace(chunk=None)
             return ready._replace(chunk=ready.chunk._replace(membership=membership))
         return ready
+
+    @property
+    def _has_static_voters_on_disk(self) -> bool:
+        """Whether a start after a power loss would find no voters in the log. The node may have some in memory."""
+        return self.node.history.is_fixed_before(self._log.flushed_end_offset)
+
+    async def _write_state(self, state: HardState) -> None:
+        """KIP-853: from kraft.version 1 on, the voters are in the log only, and the file tells the next start so.
+
+        Without the voters it would start as an observer: they must be on disk first.
+        """
+        is_static = self._has_static_voters_on_disk
+        voters = self.node.history.static.ids if is_static else None
+        directory = self._log.directory
+        await self._env.threads.run(lambda: write_quorum_state(self._env.disk, directory, state, voters))
+        self._has_static_state = is_static
 
     # Requests to other nodes
 

@@ -143,6 +143,10 @@ class VoterHistory:
     def is_fixed(self) -> bool:
         return self._has_fixed_voters and not self._sets
 
+    def is_fixed_before(self, offset: int) -> bool:
+        """Whether `static` are all voters there can be as far as a log that ends at `offset` says."""
+        return self._has_fixed_voters and not any(at < offset for at, _ in self._sets)
+
     def in_doubt(self, high_watermark: int) -> list[VoterSet]:
         """The last committed voter set and the later ones: one of them will have been the right one."""
         committed = sum(offset < high_watermark for offset, _ in self._sets)
