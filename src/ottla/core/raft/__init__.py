@@ -33,4 +33,7 @@ replica with another directory votes under its id.
 An observer does not vote. It is a follower, or it is unattached and asks one voter after the other for the leader. A
 follower whose leader does not respond goes on to fetch from it, and asks the other voters for a new one meanwhile. It
 does not forget the leader, as in Kafka: only the connection may be lost, and the broker's heartbeats go to that leader.
+
+A voter asks for the leader in the same way, between its elections, but only the nodes that it was told of at the start
+and that do not vote by its log: the bootstrap servers. All voters that it knows may be gone, or elsewhere (KIP-853).
 """

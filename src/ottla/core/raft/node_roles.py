@@ -114,7 +114,10 @@ class NodeRoles(NodeState):
                 follower.has_fetched = False
             case Unattached() as unattached if not self.may_stand:  # it was a voter when its timeout began
                 unattached.deadline_ms = NEVER_MS
-            case Unattached() | Candidate() | Follower():
+            case Follower():
+                self.outbox.give_up(self.leader_id, now_ms)
+                self._become_prospective(now_ms)
+            case Unattached() | Candidate():
                 self._become_prospective(now_ms)
             case Prospective():
                 self._give_up_prospects(now_ms)
@@ -141,10 +144,11 @@ class NodeRoles(NodeState):
         self.hard_state = self.hard_state.in_epoch(epoch, leader_id)
         self._become(Unattached(deadline_ms))
 
-    def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
+    def _become_follower(self, epoch: int, leader_id: int, now_ms: int, *, is_confirmed: bool = True) -> None:
+        """`is_confirmed`: another node names this leader."""
         self.hard_state = self.hard_state.in_epoch(epoch, leader_id)
         self._leader_high_watermark = 0
-        failures = self.outbox.failures(leader_id)
+        failures = self.outbox.failures(leader_id) if is_confirmed else 0
         self._become(Follower(now_ms + self.settings.fetch_timeout_ms, failures_at_confirmation=failures))
 
     def _become_prospective(self, now_ms: int) -> None:
@@ -158,7 +162,7 @@ class NodeRoles(NodeState):
 
     def _give_up_prospects(self, now_ms: int) -> None:
         if self.leader_id not in (NO_NODE, self.node_id):
-            self._become_follower(self.epoch, self.leader_id, now_ms)
+            self._become_follower(self.epoch, self.leader_id, now_ms, is_confirmed=False)
         else:
             self._become(Unattached(self.unattached_deadline_ms(now_ms)))
 

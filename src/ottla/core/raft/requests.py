@@ -24,7 +24,7 @@ def due_requests(node: NodeState, now_ms: int) -> list[tuple[int, Request]]:
             return [(voter, end) for voter in sorted(resigned.unacknowledged)]
         case Follower() as follower:
             return _fetches(node, follower, now_ms)
-        case Unattached() if not node.may_stand and not node.has_unsaved_log:
+        case Unattached() if not node.has_unsaved_log:
             return _search_for_leader(node, now_ms)
     return []
 
@@ -64,8 +64,10 @@ def _fetches(node: NodeState, follower: Follower, now_ms: int) -> list[tuple[int
 
 
 def _search_for_successor(node: NodeState, follower: Follower, now_ms: int) -> list[tuple[int, Request]]:
-    """The leader of an observer may be dead, and nobody announces the next one to an observer."""
-    failures = 0 if node.may_stand else node.outbox.failures(node.leader_id)
+    """The leader may be dead. Nobody announces the next one to an observer, or to a voter that the others know at an
+    address where it no longer is.
+    """
+    failures = node.outbox.failures(node.leader_id)
     is_confirmed = failures == follower.failures_at_confirmation
     is_waiting = is_confirmed and not node.outbox.is_paused(node.leader_id, now_ms)
     return [] if failures == 0 or is_waiting else _search_for_leader(node, now_ms)
@@ -80,8 +82,12 @@ def _fetch_request(node: NodeState) -> FetchRequest:
 
 
 def _search_for_leader(node: NodeState, now_ms: int) -> list[tuple[int, Request]]:
-    """Asks the voters in the log and those that were found at the start: the log may be old (KIP-853)."""
-    known = dict.fromkeys([*node.voters, *node.history.static.ids])
-    others = [voter for voter in known if voter not in (node.node_id, node.leader_id)]
+    """Asks the voters in the log and those that were found at the start: the log may be old (KIP-853).
+
+    As in Kafka, a voter asks only the latter: it asks those in its log for their votes, which tells it as much.
+    """
+    found = [server for server in node.history.static.ids if server not in node.voters]
+    known = found if node.may_stand else [*node.voters, *found]
+    others = [server for server in known if server not in (node.node_id, node.leader_id)]
     asked = node.outbox.choose(others, now_ms)
     return [] if asked is None else [(asked, _fetch_request(node))]

@@ -61,7 +61,7 @@ class Candidate:
 class Follower:
     """Fetches from the leader. `has_fetched` is set by a response of the leader, until its fetch timeout expires.
 
-    `failures_at_confirmation`: the failed fetches in a row when a voter last named this leader to an observer.
+    `failures_at_confirmation`: the failed fetches in a row when another node last named this leader.
     """
 
     deadline_ms: int

@@ -120,7 +120,7 @@ def test_a_quorum_whose_voters_change_keeps_the_promises_of_raft(seed: int) -> N
 
 
 def test_voters_are_added_and_removed_under_faults() -> None:
-    clusters = [run_changes(seed) for seed in range(16)]
+    clusters = [run_changes(seed) for seed in range(20)]
     done = [change for cluster in clusters for change in cluster.changes if change.error is ErrorCode.none]
     assert sum(cluster.replaced_voters for cluster in clusters) > 3
     assert len([change for change in done if change.voter is not None]) > 5
