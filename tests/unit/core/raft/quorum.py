@@ -61,9 +61,9 @@ class Disk:
             log.append(batch.epoch, batch.next_offset)
         return log
 
-    def history(self, found: tuple[int, ...]) -> VoterHistory:
-        """`found` are the voters that a node without voters in its log asks for the leader."""
-        history = VoterHistory(VoterSet.of_ids(found), is_fixed=False)
+    def history(self, found: tuple[int, ...], *, is_fixed: bool = False) -> VoterHistory:
+        """`found` are asked for the leader, or are static voters until kraft.version is raised."""
+        history = VoterHistory(VoterSet.of_ids(found), is_fixed=is_fixed)
         if self.snapshot is not None:
             history.install(self.snapshot.offset, self.snapshot_membership)
         for batch in self.batches:
@@ -100,7 +100,8 @@ def bootstrap_disk(*voters: int) -> Disk:
 class Member:
     """One node with its disk. `persist` does what `Ready` asks for, and returns what was done.
 
-    `own`: the voters are those of the log; `voters` are only asked for the leader.
+    `own`: the voters are those of the log; `voters` are only asked for the leader, or count as long as the log has
+    none (`is_fixed`).
     """
 
     def __init__(
@@ -110,9 +111,12 @@ class Member:
         random: Random,
         disk: Disk | None = None,
         own: Voter | None = None,
+        *,
+        is_fixed: bool = False,
     ) -> None:
         self.disk = disk or Disk()
         self.own = own
+        self.is_fixed = is_fixed
         self._arguments: tuple[int, tuple[int, ...], Callable[[int], int]] = (
             node_id,
             voters,
@@ -124,7 +128,7 @@ class Member:
         node_id, voters, random_below = self._arguments
         self.node = RaftNode(
             node_id,
-            voters if self.own is None else self.disk.history(voters),
+            voters if self.own is None else self.disk.history(voters, is_fixed=self.is_fixed),
             hard_state=self.disk.hard_state,
             log=self.disk.log_state(),
             settings=SETTINGS,

@@ -162,11 +162,11 @@ class Cluster:
                 self.settle(sender)
 
         def arrive() -> None:
-            if not self.is_awake(out.to):
+            if not self.is_awake(receiver):
                 return
-            response = self.members[out.to].respond(out.request, self.now_ms)
-            self.settle(out.to)  # durable before the response leaves
-            if out.to not in self.down and not self.is_lost(out.to, sender):
+            response = self.members[receiver].respond(out.request, self.now_ms)
+            self.settle(receiver)  # durable before the response leaves
+            if receiver not in self.down and not self.is_lost(receiver, sender):
                 self.at(self.delay_ms(), lambda: answer(response))
 
         def answer(response: object) -> None:
@@ -175,9 +175,14 @@ class Cluster:
                 self.settle(sender)
 
         self.at(TIMEOUT_MS, give_up)
-        if not self.is_lost(sender, out.to):
+        receiver = self.receiver(sender, out)
+        if receiver != NO_NODE and not self.is_lost(sender, receiver):
             # A fetch that finds nothing waits at the leader for a while.
             self.at(self.delay_ms() + (50 if isinstance(out.request, FetchRequest) else 0), arrive)
+
+    def receiver(self, sender: int, out: Outbound) -> int:
+        """The node that gets the request; NO_NODE if nobody does."""
+        return out.to
 
     def delay_ms(self) -> int:
         return self.random.choice((1, 2, 5, 20, 300)) if self.faulty else 1
