@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import BodyHandler, RequestContext
     from ottla.broker.services import BrokerServices
 
+# Each has a client of its own: the controller serves one request of a connection after the other, and these may wait.
+VOTER_CHANGES = (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER)
 FORWARDED_APIS = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -33,8 +35,7 @@ FORWARDED_APIS = frozenset(
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
+        *VOTER_CHANGES,
     }
 )
 
@@ -84,8 +85,9 @@ async def _forward(
     from ottla.rpc.client_protocol import encode_request
 
     header = context.header
+    api_key = ApiKey(header.api_key)
     request = encode_request(
-        ApiKey(header.api_key), header.api_version, header.correlation_id, header.client_id, bytes(body)
+        api_key, header.api_version, header.correlation_id, header.client_id, bytes(body)
     )
     envelope = EnvelopeRequest(
         request_data=request[4:],  # without the size
@@ -93,7 +95,7 @@ async def _forward(
         client_host_address=_client_address(context.connection.stream.peer),
     )
     try:
-        response = await services.controller.forward(envelope)
+        response = await services.voter_changes.get(api_key, services.controller).forward(envelope)
     except KafkaError:
         # This node may lead by now. If it does not, every element of the response gets an error that clients retry.
         return serve_here(services, context, body)

@@ -21,6 +21,7 @@ from ottla.broker.delayed_operations import DelayedOperations
 from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.dynamic_configs import DynamicConfigs
+from ottla.broker.forwarding import VOTER_CHANGES
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.lazy import Lazy
 from ottla.broker.lifecycle import BrokerLifecycle, LifecycleSettings
@@ -287,6 +288,7 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
             lambda: for_producer_ids.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
         ),
         topic_creation=node.new_controller_client(),
+        voter_changes={key: node.new_controller_client() for key in VOTER_CHANGES},
         throttles=ReplicationThrottles(config),
         connect_to_brokers=lambda: node.new_connections(partial(broker_address, services)),
         telemetry=ClientTelemetry(config.get_int("telemetry.max.bytes")),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kio.schema.envelope.v0.request import EnvelopeRequest
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.core.fetch_session import FetchSessionCache
     from ottla.env import Env
     from ottla.model.config import BrokerConfig
+    from ottla.protocol.api_keys import ApiKey
     from ottla.rpc.node_connections import NodeConnections
     from ottla.storage.log_dirs import LogDirs
 
@@ -94,6 +95,9 @@ class BrokerServices(NodeServices):
     # For the topics that Metadata and FindCoordinator create. A request that times out ends its connection, and these
     # time out soon: no other request may be on it.
     topic_creation: ControllerClient
+    # AddRaftVoter waits until the new voter has caught up, and RemoveRaftVoter for a commit: nothing may wait behind
+    # them, and a removal not behind the addition that it ends (KIP-853).
+    voter_changes: "Mapping[ApiKey, ControllerClient]"
     throttles: "ReplicationThrottles"
     # New connections to the other brokers, which serve one request at a time for each connection.
     connect_to_brokers: "Callable[[], NodeConnections]"

@@ -18,6 +18,10 @@ from ottla.broker.services import NodeServices
 from ottla.core.raft.membership import add_voter, refusal_of_any_change
 from ottla.model.errors import ErrorCode
 
+# A broker that has forwarded the request gives it up after controller.socket.timeout.ms (KIP-590), and the client would
+# not learn the reason.
+_FORWARDING_SHARE = 0.75
+
 
 def lift(request: AddRaftVoterRequest, as_sent: Any, version: int) -> AddRaftVoterRequest:
     if not isinstance(as_sent, AddRaftVoterRequestV0):
@@ -40,7 +44,8 @@ async def handle(
 
 
 async def _add(services: NodeServices, request: AddRaftVoterRequest) -> Rejection:
-    driver = services.quorum.driver
+    driver, clock = services.quorum.driver, services.env.clock
+    deadline_ms = clock.monotonic_ms() + _timeout_ms(services, request)
     voter = read_voter(request, (0, 0))
     rejection = rejection_of_change(services, request.cluster_id, voter)
     if rejection is not None:
@@ -59,11 +64,12 @@ async def _add(services: NodeServices, request: AddRaftVoterRequest) -> Rejectio
         if isinstance(versions, Rejection):
             return versions
         voter = voter._replace(kraft_versions=versions)
+    now_ms = clock.monotonic_ms()
     change = add_voter(
         driver.node,
         voter,
-        services.env.clock.monotonic_ms(),
-        timeout_ms=max(int(request.timeout / timedelta(milliseconds=1)), 0),
+        now_ms,
+        timeout_ms=max(deadline_ms - now_ms, 0),
         waits_for_commit=request.ack_when_committed,
     )
     try:
@@ -72,3 +78,8 @@ async def _add(services: NodeServices, request: AddRaftVoterRequest) -> Rejectio
         return Rejection(ErrorCode.not_leader_or_follower, str(error))
     assert change.error is not None
     return Rejection(change.error, change.message)
+
+
+def _timeout_ms(services: NodeServices, request: AddRaftVoterRequest) -> int:
+    forwarding_ms = services.config.get_int("controller.socket.timeout.ms")
+    return min(int(request.timeout / timedelta(milliseconds=1)), int(forwarding_ms * _FORWARDING_SHARE))
