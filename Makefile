@@ -40,8 +40,14 @@ bench: $(DEV)/bench-installed $(RUN)/installed  ## benchmarks beside Apache Kafk
 fuzz: $(DEV)/check-installed  ## broken requests, batches and records for SECONDS (600 by default)
 	OTTLA_FUZZ_SECONDS=$(SECONDS) $(DEV)/bin/python -m pytest -q -s -n 0 --timeout=0 tests/fuzz
 
-sim: $(DEV)/check-installed  ## SEEDS seeds (1000 by default) of the simulated quorum under all faults, or HOURS virtual hours of clusters
-	$(DEV)/bin/python -m ottla.sim $(if $(HOURS),--workload cluster --hours $(HOURS),--workload quorum --seeds $(SEEDS))
+sim: $(DEV)/check-installed  ## SEEDS seeds (1000 by default) of each simulated quorum under all faults, or HOURS virtual hours of clusters
+ifdef HOURS
+	$(DEV)/bin/python -m ottla.sim --workload cluster --hours $(HOURS)
+else
+	for workload in quorum voters upgrade; do \
+	  $(DEV)/bin/python -m ottla.sim --workload $$workload --seeds $(SEEDS) || exit 1; \
+	done
+endif
 
 format: $(DEV)/check-installed  ## format the code and fix what ruff can fix
 	$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

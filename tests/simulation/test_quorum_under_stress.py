@@ -13,3 +13,8 @@ def test_a_quorum_keeps_the_guarantees_of_raft_and_all_acknowledged_commands(see
 @pytest.mark.parametrize("seed", QUORUM_SEEDS)
 def test_a_quorum_whose_voters_change_keeps_the_guarantees_too(seed: int) -> None:
     run_workload("voters", seed)
+
+
+@pytest.mark.parametrize("seed", QUORUM_SEEDS)
+def test_a_quorum_that_raises_kraft_version_keeps_the_guarantees_too(seed: int) -> None:
+    run_workload("upgrade", seed)

@@ -19,7 +19,7 @@ from ottla.sim.group_workload import run_group_workload
 from ottla.sim.hours import HOURS_PER_SEED, report, run_in_processes, run_long_seed, split_hours
 from ottla.sim.node import PROFILE
 from ottla.sim.produce_workload import run_produce_workload
-from ottla.sim.quorum_workload import run_quorum_workload, run_voters_workload
+from ottla.sim.quorum_workload import run_quorum_workload, run_upgrade_workload, run_voters_workload
 from ottla.sim.topic_workload import run_topic_workload
 from ottla.sim.trace_log import TraceHandler
 from ottla.sim.transaction_workload import run_transaction_workload
@@ -32,6 +32,7 @@ WORKLOADS = {
     "cluster": run_cluster_workload,
     "quorum": run_quorum_workload,
     "voters": run_voters_workload,
+    "upgrade": run_upgrade_workload,
 }
 _PROGRESS_S = 5.0
 

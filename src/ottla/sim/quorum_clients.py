@@ -98,16 +98,20 @@ async def change_voters(cluster: QuorumCluster, random: Random, until_s: float) 
         if not nodes:
             continue
         node, voter = random.choice(nodes), random.choice(list(cluster.nodes))
+        assert node.quorum is not None
+        is_upgrade = cluster.begins_static and node.quorum.kraft_version == 0
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 change = await node.change_voter(voter, random.choice((300, 4_000)))
         except (OSError, TimeoutError):
             continue
-        what = "add" if change.voter is not None else "remove"
+        what = "add voter" if change.voter is not None else "remove voter"
+        if is_upgrade:
+            what = "raise kraft.version"
         result = "none" if change.error is None else change.error.name
-        world.trace.note(f"node{node.node_id} is to {what} voter {voter}: {result}")
+        world.trace.note(f"node{node.node_id} is to {what} ({change.key}): {result}")
         if change.error is ErrorCode.none:
-            world.faults[f"{what} voter"] += 1
+            world.faults[what] += 1
 
 
 class CommandClient:

@@ -12,7 +12,7 @@ from ottla.broker.quorum.quorum import Quorum
 from ottla.broker.quorum.settings import QuorumSettings
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.settings import ControllerSettings
-from ottla.core.raft.membership import add_voter, remove_voter
+from ottla.core.raft.membership import add_voter, remove_voter, upgrade_kraft_version
 from ottla.core.raft.messages import Request, Response, VoteRequest, VoteResponse
 from ottla.core.raft.settings import RaftSettings
 from ottla.core.raft.voter_change import VoterChange
@@ -56,7 +56,7 @@ class QuorumNode:
         self._context = Context()
         self._view: LogView
         self._seen: tuple[int, bool, int, int, int] | None = None
-        if cluster.has_changing_voters and node_id in cluster.voters:
+        if cluster.has_changing_voters and not cluster.begins_static and node_id in cluster.voters:
             first = VoterSet.of(map(changing_voter, cluster.voters))
             write_bootstrap_snapshot(self.disk, self.log_dir, first, now_ms=0)
 
@@ -94,7 +94,7 @@ class QuorumNode:
             on_failure=lambda error: self._on_failure(disk, error),
             peers=SimPeers(cluster.transport, self.node_id),
             own=changing_voter(self.node_id) if cluster.has_changing_voters else None,
-            has_fixed_voters=not cluster.has_changing_voters,
+            has_fixed_voters=cluster.begins_static or not cluster.has_changing_voters,
         )
         self._view, self._seen = LogView(self.disk, f"{self.log_dir}/{METADATA_PARTITION}"), None
         self._context = copy_context()
@@ -120,12 +120,15 @@ class QuorumNode:
         return await self._run(lambda quorum: quorum.submit(command))
 
     async def change_voter(self, node_id: int, timeout_ms: int) -> VoterChange:
-        """Adds a voter, or removes the one with this id (KIP-853)."""
+        """Adds a voter, or removes the one with this id (KIP-853). At kraft.version 0, raises that first."""
 
         async def change(quorum: Quorum) -> VoterChange:
             node, voter = quorum.driver.node, changing_voter(node_id)
             now_ms = self._world.clock_of(self.host).monotonic_ms()
-            if node_id in node.voters:
+            if self._cluster.begins_static and not node.history.allows_changes:
+                voters = VoterSet.of(map(changing_voter, node.voters))
+                began = upgrade_kraft_version(node, voters, now_ms, timeout_ms=timeout_ms)
+            elif node_id in node.voters:
                 began = remove_voter(node, voter.key, now_ms, timeout_ms=timeout_ms)
             else:
                 began = add_voter(node, voter, now_ms, timeout_ms=timeout_ms)
@@ -231,10 +234,14 @@ class QuorumCluster:
         settings: QuorumSettings | None = None,
         raft: RaftSettings | None = None,
         has_changing_voters: bool = False,
+        begins_static: bool = False,
     ) -> None:
-        """`has_changing_voters`: `voters` are the first ones, in the bootstrap snapshots of their disks (KIP-853)."""
+        """`has_changing_voters`: `voters` are the first ones, in the bootstrap snapshots of their disks (KIP-853).
+        `begins_static`: they are static ones until kraft.version is raised.
+        """
         self.world = world
         self.has_changing_voters = has_changing_voters
+        self.begins_static = begins_static
         self.voters = tuple(voters)
         self.settings = settings or QuorumSettings()
         self.raft = raft or RaftSettings()

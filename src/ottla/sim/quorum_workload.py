@@ -36,7 +36,12 @@ async def run_voters_workload(world: World) -> None:
     await run_within_time_limit(_run(world, has_changing_voters=True))
 
 
-async def _run(world: World, *, has_changing_voters: bool = False) -> None:
+async def run_upgrade_workload(world: World) -> None:
+    """Likewise, with static voters until kraft.version is raised under the faults."""
+    await run_within_time_limit(_run(world, has_changing_voters=True, begins_static=True))
+
+
+async def _run(world: World, *, has_changing_voters: bool = False, begins_static: bool = False) -> None:
     random = world.derive()
     voters = tuple(range(1, random.choice(_VOTERS) + 1))
     observers = tuple(range(len(voters) + 1, len(voters) + 1 + random.randrange(_OBSERVERS_MAX + 1)))
@@ -45,7 +50,12 @@ async def _run(world: World, *, has_changing_voters: bool = False) -> None:
         observers = tuple(range(len(voters) + 1, _CHANGING_NODES + 1))
     world.trace.note(f"seed {world.seed}, voters {voters}, observers {observers}")
     cluster = QuorumCluster(
-        world, voters, observers, settings=_SETTINGS, has_changing_voters=has_changing_voters
+        world,
+        voters,
+        observers,
+        settings=_SETTINGS,
+        has_changing_voters=has_changing_voters,
+        begins_static=begins_static,
     )
     await cluster.start()
     async with _progress_within_bound(cluster, "after the start"):
