@@ -5,16 +5,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from tests.unit.testing.partition_states import (
+    TIMEOUT_S,
+    produce_at,
+    wait_until_in_sync,
+    wait_until_led,
+)
 
-from ottla.admin.cluster import Cluster, ClusterError
-from ottla.admin.topics import PartitionDescription, describe_topics
+from ottla.admin.cluster import ClusterError
+from ottla.model.errors import ErrorCode
 from ottla.testing import AsyncKafkaCluster, BrokerStoppedError, KafkaCluster
 from ottla.testing.helpers import wait_until
 from ottla.testing.leadership import GROUPS, coordinator_partition
 
 pytestmark = pytest.mark.slow
-TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")
@@ -34,28 +39,27 @@ def cluster(shared_cluster: KafkaCluster) -> Iterator[KafkaCluster]:
     shared_cluster.wait_until_active()
 
 
-def description(
-    cluster: KafkaCluster, topic: str, *, node: int = 1, partition: int = 0
-) -> PartitionDescription:
-    """As one node knows it."""
-    (found,) = describe_topics(Cluster(cluster.address(node)), [topic])
-    return found.partitions[partition]
-
-
-def in_sync(cluster: KafkaCluster, topic: str) -> list[int]:
-    return sorted(description(cluster, topic).isr)
-
-
 def new_topic(cluster: KafkaCluster, leader: int) -> str:
     topic = cluster.create_topic()
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], TIMEOUT_S)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
     cluster.move_leader(topic, 0, leader)
-    assert description(cluster, topic).leader == leader
+    wait_until_led(cluster, topic, leader)
     return topic
 
 
 def values(cluster: KafkaCluster, topic: str) -> list[bytes | None]:
-    return [record.value for record in cluster.records(topic)]
+    """All values in the topic. A read that meets a change of leader is tried again."""
+    found: list[bytes | None] | None = None
+
+    def is_read() -> bool:
+        nonlocal found
+        with suppress(ClusterError):
+            found = [record.value for record in cluster.records(topic)]
+        return found is not None
+
+    assert wait_until(is_read, TIMEOUT_S), f"topic {topic} cannot be read"
+    assert found is not None
+    return found
 
 
 def test_a_fault_meets_requests_to_its_node_only(cluster: KafkaCluster):
@@ -97,6 +101,7 @@ def test_a_fault_outlives_a_restart_of_its_node(cluster: KafkaCluster):
     fault = cluster.node(2).disconnect("Produce", times=2)
     cluster.restart(2)
     cluster.move_leader(topic, 0, 2)
+    wait_until_led(cluster, topic, 2)
     cluster.produce(topic, "a")
     assert fault.count == 2
     assert values(cluster, topic) == [b"a"]
@@ -107,27 +112,22 @@ def test_an_isolated_leader_is_replaced_and_comes_back(cluster: KafkaCluster):
     cluster.produce(topic, "a")
     cluster.isolate(3)
     cluster.produce(topic, "b")
-    assert description(cluster, topic).leader in (1, 2)
-    assert in_sync(cluster, topic) == [1, 2]
+    wait_until_led(cluster, topic, 1, 2, nodes=(1, 2))
+    wait_until_in_sync(cluster, topic, 1, 2)
     cluster.heal()
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], TIMEOUT_S)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
     assert values(cluster, topic) == [b"a", b"b"]
 
 
 def test_clients_may_still_reach_an_isolated_leader_that_can_acknowledge_nothing(cluster: KafkaCluster):
     topic = new_topic(cluster, leader=3)
     cluster.isolate(3, clients=False)
-    assert description(cluster, topic, node=3).leader == 3  # it does not know better
-    assert wait_until(lambda: description(cluster, topic).leader in (1, 2), TIMEOUT_S)
-    producer = Producer({"bootstrap.servers": cluster.address(3), "message.timeout.ms": 1000})
-    errors: list[object] = []
-    producer.produce(topic, "lost", on_delivery=lambda error, message: errors.append(error))
-    producer.flush(TIMEOUT_S)
+    wait_until_led(cluster, topic, 1, 2, nodes=(1, 2))
+    wait_until_led(cluster, topic, 3, nodes=(3,))  # it does not know better
+    assert produce_at(cluster, 3, topic, b"lost", timeout_ms=1000) is ErrorCode.request_timed_out
     cluster.heal()
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], TIMEOUT_S)
-    assert len(errors) == 1
-    if errors[0] is not None:
-        assert values(cluster, topic) == []
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
+    assert values(cluster, topic) == []
 
 
 def test_a_node_with_a_full_disk_stops_and_serves_again_when_it_has_room(cluster: KafkaCluster):
@@ -141,8 +141,30 @@ def test_a_node_with_a_full_disk_stops_and_serves_again_when_it_has_room(cluster
         cluster.node(2).fail("Produce", "INVALID_RECORD")
     cluster.node(2).free_disk()
     cluster.restart(2)
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], TIMEOUT_S)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
     assert values(cluster, topic) == [b"a", b"b"]
+
+
+def next_record(consumer: Consumer) -> Message:
+    """The client reports errors, such as those of a coordinator that is not there yet, and goes on."""
+    found: Message | None = None
+
+    def is_read() -> bool:
+        nonlocal found
+        found = consumer.poll(1)
+        return found is not None and found.error() is None
+
+    assert wait_until(is_read, TIMEOUT_S)
+    assert found is not None
+    return found
+
+
+def is_committed(consumer: Consumer, record: Message) -> bool:
+    """False if the coordinator was just moving."""
+    with suppress(KafkaException):
+        consumer.commit(message=record, asynchronous=False)
+        return True
+    return False
 
 
 def test_the_coordinator_of_a_group_is_moved(cluster: KafkaCluster):
@@ -156,13 +178,12 @@ def test_the_coordinator_of_a_group_is_moved(cluster: KafkaCluster):
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     try:
-        first = consumer.poll(TIMEOUT_S)
-        assert first is not None
+        first = next_record(consumer)
         partition = coordinator_partition(cluster._cluster, "billing", GROUPS).partition
         for node in (1, 2):
             cluster.move_coordinator("billing", node)
-            assert description(cluster, GROUPS, partition=partition).leader == node
-            consumer.commit(message=first, asynchronous=False)
+            wait_until_led(cluster, GROUPS, node, partition=partition)
+            assert wait_until(lambda: is_committed(consumer, first), TIMEOUT_S)
     finally:
         consumer.close()
     assert cluster.committed("billing") == {(topic, 0): 1}
@@ -189,7 +210,7 @@ def test_time_is_advanced_on_all_nodes():
         cluster.resume(3)
         cluster.stop(2)
         cluster.restart(2)
-        assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], TIMEOUT_S)
+        wait_until_in_sync(cluster, topic, 1, 2, 3)
         cluster.produce(topic, "b")
         assert wait_until(is_empty, TIMEOUT_S)  # for the nodes, the client's clock is a day late
         with pytest.raises(ValueError, match="expected a positive duration"):

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.testing.partition_states import wait_until_in_sync
 
-from ottla.admin.cluster import Cluster
-from ottla.admin.topics import describe_topics
 from ottla.testing import BrokerStoppedError, KafkaCluster
 from ottla.testing.cluster import _knows
-from ottla.testing.helpers import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -20,11 +18,6 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def in_sync(cluster: KafkaCluster, topic: str) -> list[int]:
-    (description,) = describe_topics(Cluster(cluster.bootstrap), [topic])
-    return sorted(description.partitions[0].isr)
-
-
 def test_records_survive_nodes_that_are_killed_and_stopped(cluster: KafkaCluster):
     topic = cluster.create_topic()
     cluster.produce(topic, "a")
@@ -33,7 +26,7 @@ def test_records_survive_nodes_that_are_killed_and_stopped(cluster: KafkaCluster
     with pytest.raises(BrokerStoppedError, match=r"node 1 does not run\. Start it with restart\(1\)"):
         cluster.stop(1)
     cluster.restart(1)
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], 120)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
     cluster.stop(2)
     cluster.produce(topic, "c")
     cluster.restart(2)
@@ -55,12 +48,12 @@ def test_every_node_knows_a_topic_that_was_created(cluster: KafkaCluster):
 
 def test_a_paused_node_leaves_the_in_sync_replicas_until_it_resumes(cluster: KafkaCluster):
     topic = cluster.create_topic()
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], 120)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
     cluster.pause(3)
     cluster.produce(topic, "a")
-    assert in_sync(cluster, topic) == [1, 2]
+    wait_until_in_sync(cluster, topic, 1, 2)
     cluster.resume(3)
-    assert wait_until(lambda: in_sync(cluster, topic) == [1, 2, 3], 120)
+    wait_until_in_sync(cluster, topic, 1, 2, 3)
 
 
 def test_nothing_is_left_of_a_cluster():
