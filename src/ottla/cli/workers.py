@@ -1,5 +1,6 @@
 """`ottla serve --workers N`: runs the workers as processes, restarts those that end, and stops all of them."""
 
+import logging
 import os
 import selectors
 import signal
@@ -8,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from ottla.admin.signal_flag import SignalFlag
 from ottla.cli.worker_plan import arguments_of, is_own_quorum, plan_workers
@@ -24,6 +25,7 @@ _READ_BYTES = 64 << 10
 # A worker that ended is started again after these pauses, which grow until it has run for `_STABLE_S`.
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
 _STABLE_S = 60.0
+_READY_FILE_PAUSE_S = 5.0
 
 
 def serve_with_workers(config: BrokerConfig, count: int, ready_file: Path | None) -> int:
@@ -118,9 +120,15 @@ class Worker:
         self.process = None
         if self._ready_at_s is not None and now_s - self._ready_at_s >= _STABLE_S:
             self.pause_s = PAUSE_S_MIN
-        pause_s = 0.0 if code == 0 else self.pause_s
-        if code != 0:
-            self.pause_s = min(2 * self.pause_s, PAUSE_S_MAX)
+        if code == 0:
+            self.start_at_s = now_s
+            return 0.0
+        return self.postpone(now_s)
+
+    def postpone(self, now_s: float) -> float:
+        """Returns the pause until the next start. It grows from start to start."""
+        pause_s = self.pause_s
+        self.pause_s = min(2 * pause_s, PAUSE_S_MAX)
         self.start_at_s = now_s + pause_s
         return pause_s
 
@@ -143,22 +151,33 @@ class Worker:
         return f"worker {self.number} (pid {self.process.pid if self.process else '-'})"
 
 
+def reports_to(stream: TextIO) -> Callable[[str], None]:
+    """A function that writes a line and neither raises nor waits: the workers serve on, whoever reads the stream."""
+    from ottla.broker.logging_setup import PipeHandler
+
+    handler = PipeHandler(stream)
+    handler.setFormatter(logging.Formatter("ottla serve: %(message)s"))
+    return lambda text: handler.emit(logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None))
+
+
 class Supervisor:
-    """Starts all workers at once: brokers wait for the controller, which is worker 1 unless it runs elsewhere."""
+    """Starts all workers at once: brokers wait for the controller, which is worker 1 unless it runs elsewhere.
+
+    From then on it stops them for a signal only: an error of the machine may pass, and they serve without it.
+    """
 
     def __init__(
         self,
         workers: Sequence[Worker],
         ready_file: Path | None,
         *,
-        report: Callable[[str], None] = lambda text: print(
-            f"ottla serve: {text}", file=sys.stderr, flush=True
-        ),
+        report: Callable[[str], None] | None = None,
     ) -> None:
         self._workers = workers
         self._ready_file = ready_file
-        self._report = report
+        self._report = reports_to(sys.stderr) if report is None else report
         self._written = ""  # the content of the ready file
+        self._write_at_s = 0.0  # when to try again to write it
         self.stop, self.kill = SignalFlag(), SignalFlag()
 
     def run(self) -> int:
@@ -231,11 +250,11 @@ class Supervisor:
     def _watch(self) -> None:
         while not self.stop.is_set():
             self._read_output()
-            self._write_ready_file()
             now_s = time.monotonic()
+            self._update_ready_file(now_s)
             for worker in self._workers:
                 if worker.process is None and now_s >= worker.start_at_s:
-                    worker.start()
+                    self._start_again(worker, now_s)
                 elif worker.process is not None and not worker.is_running:
                     name, ending = str(worker), worker.ending()
                     pause_s = worker.plan_restart(now_s)
@@ -243,10 +262,31 @@ class Supervisor:
                         f"{name} {ending}; it is started again" + (f" in {pause_s:g} s" if pause_s else "")
                     )
 
+    def _update_ready_file(self, now_s: float) -> None:
+        if now_s < self._write_at_s:
+            return
+        try:
+            self._write_ready_file()
+        except OSError as error:
+            self._write_at_s = now_s + _READY_FILE_PAUSE_S
+            self._report(
+                f"the ready file has old addresses ({error}); it is written again in {_READY_FILE_PAUSE_S:g} s"
+            )
+
+    def _start_again(self, worker: Worker, now_s: float) -> None:
+        try:
+            worker.start()
+        except OSError as error:  # too many processes, or too little memory
+            pause_s = worker.postpone(now_s)
+            self._report(
+                f"worker {worker.number} cannot be started ({error}); it is started again in {pause_s:g} s"
+            )
+
     def _read_output(self) -> None:
         """Waits a moment for a line of any worker."""
         running = [worker for worker in self._workers if worker.is_running]
-        with selectors.DefaultSelector() as selector:
+        # It needs no file descriptor: there may be none left.
+        with selectors.PollSelector() as selector:
             for worker in running:
                 assert worker.process is not None
                 assert worker.process.stdout is not None
@@ -265,7 +305,10 @@ class Supervisor:
         for worker in self._workers:
             worker.close()
         if self._ready_file is not None:
-            self._ready_file.unlink(missing_ok=True)
+            try:
+                self._ready_file.unlink(missing_ok=True)
+            except OSError as error:
+                self._report(f"the ready file is still there: {error}")
         return all(results)
 
     def _stop(self, workers: Sequence[Worker]) -> bool:

@@ -1,8 +1,11 @@
 """A program that behaves like a node: prints `ready HOST:PORT`, and ends on SIGTERM. Its arguments change that.
 
-python fake_broker.py [fail | silent | stubborn | unclean]
+python fake_broker.py [fail | moving | silent | stubborn | unclean]
+
+With `moving`, each process has another port.
 """
 
+import os
 import signal
 import sys
 import threading
@@ -21,7 +24,7 @@ def main(manner: str) -> int:
         print("the disk is on fire", file=sys.stderr, flush=True)
         return 3
     if manner != "silent":
-        print("ready 127.0.0.1:9092", flush=True)
+        print(f"ready 127.0.0.1:{os.getpid() if manner == 'moving' else 9092}", flush=True)
     stop.wait()
     print("stopped", file=sys.stderr, flush=True)
     return 4 if manner == "unclean" else 0

@@ -1,5 +1,6 @@
 """The supervisor of `ottla serve --workers`, with fake brokers as workers."""
 
+import errno
 import os
 import signal
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.workers import PAUSE_S_MAX, PAUSE_S_MIN, Supervisor, Worker
+from ottla.cli import workers
+from ottla.cli.workers import PAUSE_S_MAX, PAUSE_S_MIN, Supervisor, Worker, reports_to
 
 pytestmark = pytest.mark.slow
 
@@ -127,9 +129,19 @@ def test_a_second_signal_kills(tmp_path: Path) -> None:
     assert any("is killed (SIGKILL)" in report for report in run.reports)
 
 
-def test_a_signal_before_all_are_ready_stops(tmp_path: Path) -> None:
+def test_a_signal_before_all_are_ready_stops(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = Run(tmp_path, "", "silent")
-    assert run(lambda: wait_until(lambda: run.workers[0].address is not None)) == 0
+    said: list[str] = []
+
+    def handle_signals() -> bool:
+        said.append(capfd.readouterr().err)
+        return "".join(said).count("starting\n") == 2
+
+    def act() -> None:
+        wait_until(handle_signals)
+        wait_until(lambda: run.workers[0].address is not None)
+
+    assert run(act) == 0
     assert not any(worker.is_running for worker in run.workers)
 
 
@@ -149,6 +161,77 @@ def test_the_pauses_grow_to_a_limit_and_shrink_after_a_stable_time() -> None:
     worker.process.wait()
     worker.read_output(now_s)
     assert worker.plan_restart(now_s + 100) == PAUSE_S_MIN
+
+
+def test_a_worker_that_cannot_be_started_again_is_tried_until_it_can(tmp_path: Path) -> None:
+    """The machine had no process to spare: the other workers serve on."""
+    run = Run(tmp_path, "", "")
+    start, refusals = run.workers[1].start, [errno.EAGAIN, errno.ENOMEM]
+
+    def start_if_there_is_room() -> None:
+        if refusals:
+            code = refusals.pop(0)
+            raise OSError(code, os.strerror(code))
+        start()
+
+    def act() -> None:
+        wait_until(run.ready_file.exists)
+        first, before = run.pid(1), run.pid(2)
+        run.workers[1].start = start_if_there_is_room  # type: ignore[method-assign]
+        os.kill(before, signal.SIGTERM)  # a clean stop: without the failures, there is no pause
+        wait_until(lambda: run.pid(2) not in (-1, before) and run.workers[1].address is not None)
+        assert run.pid(1) == first
+
+    assert run(act) == 0
+    assert [report.partition(" cannot be started ")[2] for report in run.reports[1:]] == [
+        "([Errno 11] Resource temporarily unavailable); it is started again in 1 s",
+        "([Errno 12] Cannot allocate memory); it is started again in 2 s",
+    ]
+
+
+def test_a_ready_file_that_cannot_be_written_again_stops_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_READY_FILE_PAUSE_S", 0.1)
+    folder, moved = tmp_path / "run", tmp_path / "moved"
+    folder.mkdir()
+    run = Run(folder, "", "moving")
+
+    def act() -> None:
+        wait_until(run.ready_file.exists)
+        first, before = run.pid(1), run.pid(2)
+        folder.rename(moved)
+        os.kill(before, signal.SIGTERM)
+        wait_until(lambda: any("the ready file has old addresses" in report for report in run.reports))
+        moved.rename(folder)
+        expected = f"127.0.0.1:9092,127.0.0.1:{run.pid(2)}\n"
+        wait_until(lambda: run.ready_file.exists() and run.ready_file.read_text() == expected)
+        assert run.pid(1) == first
+
+    assert run(act) == 0
+
+
+def test_a_report_waits_for_no_reader(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    with open(writing, "w", encoding="utf-8") as stderr:
+        report = reports_to(stderr)
+        threads = [threading.Thread(target=report, args=("worker 1 ended",), daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive()
+        received = b""
+        while received.count(b"ottla serve: worker 1 ended\n") < 3:
+            received += os.read(reading, 1 << 16)
+        os.close(reading)
+        report("worker 1 ended")  # nobody will ever read it
 
 
 def test_a_ready_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
