@@ -29,6 +29,11 @@ PASSING = (
     KafkaError._TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.REQUEST_TIMED_OUT,
 )
 BURST = 20
 BURST_PAUSE_S = 0.01
@@ -43,9 +48,7 @@ def create_topic(
 ) -> str:
     """Returns when all replicas are in sync. Configs have underscores for dots."""
     configs = {key.replace("_", "."): str(value) for key, value in config.items()}
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=configs)
-    admin = admin_of(cluster)
-    admin.create_topics([topic], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    _create(cluster, NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=configs))
     cluster.wait_until_in_sync(name)
     return name
 
@@ -53,11 +56,32 @@ def create_topic(
 def create_on(cluster: Cluster, name: str, assignment: list[list[int]], **config: object) -> str:
     """With these replicas of each partition, of which the first leads."""
     configs = {key.replace("_", "."): str(value) for key, value in config.items()}
-    topic = NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment, config=configs)
-    admin = admin_of(cluster)
-    admin.create_topics([topic], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    _create(
+        cluster, NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment, config=configs)
+    )
     cluster.wait_until_in_sync(name)
     return name
+
+
+def _create(cluster: Cluster, topic: NewTopic) -> None:
+    """Tries again if the controller was just changing. The topic may exist then: only the response was lost."""
+    passed: list[KafkaError] = []
+
+    def is_created() -> bool:
+        admin = admin_of(cluster)  # it ends its requests with itself
+        try:
+            admin.create_topics([topic], request_timeout=10)[topic.topic].result(TIMEOUT_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if passed and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return True
+            if code not in PASSING:
+                raise
+            passed.append(error.args[0])
+            return False
+        return True
+
+    cluster.wait_until(is_created, f"topic {topic.topic} is created", 2 * TIMEOUT_S)
 
 
 class ProduceLoad:

@@ -11,7 +11,7 @@ import base64
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,6 +51,10 @@ class Partition(NamedTuple):
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+
+# No broker that answers knows it.
+UNKNOWN = Partition(leader=-2, leader_epoch=-1, replicas=(), isr=())
 
 
 def combined(count: int) -> list[NodeSpec]:
@@ -224,10 +228,19 @@ class Cluster:
         """The topics that this broker knows."""
         return {str(topic.name) for topic in ask_metadata(self.nodes[node_id], all_topics=True).topics}
 
+    def knows(self, node_id: int, topics: Iterable[str]) -> bool:
+        """Whether this broker answers, and knows all these topics."""
+        with contextlib.suppress(OSError):
+            return set(topics) <= self.topics_of(node_id)
+        return False
+
     def partitions(self, topic: str) -> dict[int, Partition]:
         """Empty if no broker knows the topic."""
         answer = self.metadata(topic)
         return {} if answer is None else partitions_in(answer)
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        return self.partitions(topic).get(partition, UNKNOWN)
 
     def coordinator_id(self, key: str, *, of_transactions: bool = False) -> int:
         """Waits for the coordinator of a group or a transactional id, and returns its broker."""
@@ -301,7 +314,9 @@ class Cluster:
         """Until all replicas have the same files; returns the records."""
 
         def find() -> bytes | None:
-            replicas = self.partitions(topic)[partition].replicas
+            replicas = self.partition(topic, partition).replicas
+            if not replicas:
+                return None
             first, *others = [self.nodes[node_id].log_files(topic, partition) for node_id in replicas]
             return b"".join(first.values()) if all(files == first for files in others) else None
 

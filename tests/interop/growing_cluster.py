@@ -2,13 +2,16 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.cluster_nodes import OTTLA_COMMAND, ClusterNode
 from tests.interop.clusters import READY_TIMEOUT_S, Cluster, NodeSpec, new_cluster_id
 
 COMMAND_TIMEOUT_S = 60
+# What `ottla quorum` and Kafka's tool say.
+TIMED_OUT = ("TIMED_OUT", "TimeoutException")
 
 
 class GrowingCluster(Cluster):
@@ -54,19 +57,60 @@ class GrowingCluster(Cluster):
         assert formatting.returncode == 0, f"{node} cannot be formatted:\n{said.decode()}"
 
     def ottla(self, *arguments: str) -> str:
-        done = _run_ottla(arguments)
+        done = subprocess.run(
+            [*OTTLA_COMMAND, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
         assert done.returncode == 0, f"ottla {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def add_voter(self, node: ClusterNode) -> None:
-        """Tries again while the command fails: the node may just have started, or the leader may change."""
-        bootstrap = ",".join(broker.bootstrap for broker in self.running_brokers)
-        command = ("quorum", "add", "--config", str(node.config_path), "--bootstrap", bootstrap)
-        self.wait_until(
-            lambda: _run_ottla(command).returncode == 0 or node.node_id in self.voters(),
-            f"{node} is a voter",
-            COMMAND_TIMEOUT_S,
+    def observers(self) -> list[int]:
+        quorum = self.quorum()
+        return [] if quorum is None else [int(observer.replica_id) for observer in quorum.observers]
+
+    def change_voters(self, change: Callable[[], object], is_done: Callable[[], bool]) -> None:
+        """Runs a command. It is repeated if an election made it fail, or if it got no response in time: then it may
+        have changed the voters all the same.
+        """
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            epoch = self._epoch()
+            try:
+                change()
+                return
+            except AssertionError as error:
+                if is_done():
+                    return
+                is_passing = self._epoch() != epoch or any(text in str(error) for text in TIMED_OUT)
+                if not is_passing or time.monotonic() > deadline:
+                    raise
+
+    def add_voter(self, node_id: int, add: Callable[[], object]) -> None:
+        """Runs the command when the node fetches the log."""
+        self.wait_until(lambda: node_id in self.observers(), f"node {node_id} is an observer")
+        self.change_voters(add, lambda: node_id in self.voters())
+
+    def add_voter_with_ottla(self, node_id: int) -> None:
+        bootstrap = ",".join(node.bootstrap for node in self.running_brokers)
+        options = (
+            "--config",
+            str(self.nodes[node_id].config_path),
+            "--bootstrap",
+            bootstrap,
+            "--timeout",
+            "14",
         )
+        self.add_voter(node_id, lambda: self.ottla("quorum", "add", *options))
+
+    def remove_voter(self, node_id: int, remove: Callable[[], object]) -> None:
+        self.change_voters(remove, lambda: node_id not in self.voters())
+
+    def _epoch(self) -> int:
+        self.controller_id()
+        return int(self.wait_for(self.quorum, "a controller leads").leader_epoch)
 
     def voters(self) -> list[int]:
         quorum = self.quorum()
@@ -74,12 +118,6 @@ class GrowingCluster(Cluster):
 
     def wait_for_voters(self, *voters: int) -> None:
         self.wait_until(lambda: self.voters() == list(voters), f"the voters are {voters}", READY_TIMEOUT_S)
-
-
-def _run_ottla(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*OTTLA_COMMAND, *arguments], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-    )
 
 
 @contextlib.contextmanager

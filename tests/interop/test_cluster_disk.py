@@ -87,10 +87,6 @@ KINDS = [
 ]
 
 
-def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
-    return {index: partition.leader for index, partition in cluster.partitions(topic).items()}
-
-
 def write_whatever_happens(cluster: Cluster, topic: str) -> None:
     """Kafka notices that a disk is full when it writes. It answers some of the writes with UNKNOWN_SERVER_ERROR, which
     clients do not repeat.
@@ -99,6 +95,13 @@ def write_whatever_happens(cluster: Cluster, topic: str) -> None:
     for number in range(4 * LEFT_BYTES // len(SMALL_VALUE)):
         producer.produce(topic, SMALL_VALUE, partition=number % PARTITIONS)
     flush(producer)
+
+
+def leads_and_follows(cluster: Cluster, topic: str, broker: int) -> tuple[set[int], set[int]]:
+    """The partitions that it leads, and those of which it is an in-sync replica."""
+    found = cluster.partitions(topic)
+    led = {index for index, partition in found.items() if partition.leader == broker}
+    return led, {index for index, partition in found.items() if broker in partition.isr}
 
 
 @pytest.mark.parametrize(("broker", "controller"), KINDS)
@@ -127,13 +130,14 @@ def test_leaders_move_away_from_one_full_disk_of_two(
                 if broker == KAFKA:
                     write_whatever_happens(cluster, f"{topic_name}-other")
                 cluster.wait_until(
-                    lambda: all(leaders(cluster, topic_name)[index] in (2, 3) for index in on_disk),
+                    lambda: all(cluster.partition(topic_name, index).leader in (2, 3) for index in on_disk),
                     f"partitions {on_disk} are not led by broker 1",
                 )
             load.wait_for_more()
-            after = cluster.partitions(topic_name)
-            assert {index for index, partition in after.items() if partition.leader == 1} == others
-            assert {index for index, partition in after.items() if 1 in partition.isr} == others
+            cluster.wait_until(
+                lambda: leads_and_follows(cluster, topic_name, 1) == (others, others),
+                f"broker 1 leads {others} and is in sync in no others",
+            )
             assert cluster.nodes[1].is_running
             ballast.unlink()
             cluster.nodes[1].stop()

@@ -17,6 +17,8 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 BROKER_ID = 9
 # So that the voters are in snapshots too, and a new voter fetches one.
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+# Of two voters, each needs the other. A stall of one must not be an election: the test says who leads.
+PATIENCE = {"controller.quorum.fetch.timeout.ms": "20000"}
 
 
 def directory_id(node: ClusterNode) -> str:
@@ -30,18 +32,14 @@ class Voters:
         self.tools = Tools(libs, cluster.bootstrap)
 
     def add(self, node_id: int) -> None:
-        self.cluster.wait_until(lambda: node_id in self.observers(), f"node {node_id} is an observer")
         config = str(self.cluster.nodes[node_id].config_path)
-        server = ("--bootstrap-server", self.cluster.bootstrap)
-        self.tools.run(QUORUM, *server, "--command-config", config, "add-controller")
-
-    def observers(self) -> list[int]:
-        quorum = self.cluster.quorum()
-        return [] if quorum is None else [int(observer.replica_id) for observer in quorum.observers]
+        arguments = ("--bootstrap-server", self.cluster.bootstrap, "--command-config", config)
+        self.cluster.add_voter(node_id, lambda: self.tools.run(QUORUM, *arguments, "add-controller"))
 
     def remove(self, node_id: int) -> None:
         key = ("--controller-id", str(node_id), "--controller-directory-id")
-        self.tools(QUORUM, "remove-controller", *key, directory_id(self.cluster.nodes[node_id]))
+        directory = directory_id(self.cluster.nodes[node_id])
+        self.cluster.remove_voter(node_id, lambda: self.tools(QUORUM, "remove-controller", *key, directory))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +53,7 @@ def test_each_kind_joins_the_other_and_leads_it(
         NodeSpec(2, CONTROLLER, second),
         NodeSpec(BROKER_ID, BROKER, OTTLA),
     ]
-    with run_growing_cluster(tmp_path, specs, SNAPSHOTS) as cluster, TopicLoad(cluster) as load:
+    with run_growing_cluster(tmp_path, specs, SNAPSHOTS | PATIENCE) as cluster, TopicLoad(cluster) as load:
         voters = Voters(cluster, kafka_libs)
         load.wait_for_more()
         voters.add(2)
@@ -65,7 +63,7 @@ def test_each_kind_joins_the_other_and_leads_it(
 
         voters.remove(1)
         cluster.wait_for_voters(2)
-        assert cluster.controller_id() == 2
+        cluster.wait_until(lambda: cluster.controller_id() == 2, "node 2 leads")
         load.wait_for_more()
 
         voters.add(1)

@@ -52,7 +52,7 @@ class Nemesis:
             wait_for_progress()
         self._cluster.restore()
         if replaces:
-            self._cluster.add_voter(node)
+            self._cluster.add_voter_with_ottla(node.node_id)
             self._cluster.wait_for_voters(*VOTERS)
         wait_for_progress()
         self._cluster.wait_until(lambda: not ongoing(self._cluster), "all reassignments are complete")

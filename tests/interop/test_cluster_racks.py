@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from tests.interop.cluster_clients import PATIENCE, ProduceLoad, create_on
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from tests.interop.cluster_clients import PASSING, PATIENCE, ProduceLoad, create_on
 from tests.interop.clusters import Cluster, combined, run_cluster
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,11 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(cluster: Cluster, topic_
         read_from.extend(found["broker"] for number, found in topic["partitions"].items() if number == "0")
 
     def reads_from(brokers: tuple[int, ...]) -> bool:
-        values.extend(record.value() for record in consumer.consume(500, 0.2))
+        for record in consumer.consume(500, 0.2):
+            if (error := record.error()) is None:
+                values.append(record.value())
+            elif error.code() not in PASSING:
+                raise KafkaException(error)
         return bool(read_from) and read_from[-1] in brokers
 
     with ProduceLoad(cluster, topic_name, 1) as load, contextlib.ExitStack() as stack:

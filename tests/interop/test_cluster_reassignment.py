@@ -88,11 +88,6 @@ def wait_until_moved(cluster: Cluster, topic: str, *replicas: list[int]) -> None
     cluster.wait_until_in_sync(topic)
 
 
-def replicas(cluster: Cluster, topic: str) -> tuple[int, ...]:
-    """Of partition 0. A broker knows a change a moment after the controller."""
-    return cluster.partitions(topic)[0].replicas
-
-
 def folders(cluster: Cluster, topic: str) -> dict[int, list[str]]:
     """Without those that are renamed and will be deleted a minute later."""
     return {
@@ -196,7 +191,9 @@ def test_a_reassignment_whose_target_is_down_can_be_cancelled(
         # Kafka's tool cancels it too, but then waits for broker 4, to remove throttles from it.
         assert alter(cluster, topic_name, None) == 0
         cluster.wait_until(lambda: not ongoing(cluster), "it is cancelled")
-        cluster.wait_until(lambda: set(replicas(cluster, topic_name)) == {1, 2}, "the brokers know that")
+        cluster.wait_until(
+            lambda: set(cluster.partition(topic_name).replicas) == {1, 2}, "it has its replicas again"
+        )
         load.wait_for_more()
         load.finish()
     load.check()

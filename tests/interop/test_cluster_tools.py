@@ -6,7 +6,7 @@ Kafka's ReplicaVerificationTool was removed in 4.0. `Cluster.wait_until_copied` 
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,9 +51,24 @@ def rows(printed: str) -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if line.strip()]
 
 
+def under_one_leader(cluster: Cluster, describe: Callable[[], str]) -> tuple[int, str]:
+    """The leader of the quorum, and what a tool says; again, if another controller was elected meanwhile."""
+
+    def find() -> tuple[int, str] | None:
+        before = cluster.quorum()
+        if before is None or before.leader_id != cluster.controller_id():
+            return None
+        said = describe()
+        after = cluster.quorum()
+        same = after is not None and after.leader_epoch == before.leader_epoch
+        return (int(before.leader_id), said) if same else None
+
+    return cluster.wait_for(find, "one controller leads while a tool runs")
+
+
 def test_the_quorum_tool_describes_the_quorum(cluster: Cluster, tools: Tools) -> None:
-    leader = cluster.controller_id()
-    status = dict(line.split(":", 1) for line in tools(QUORUM, "describe", "--status").splitlines())
+    leader, said = under_one_leader(cluster, lambda: tools(QUORUM, "describe", "--status"))
+    status = dict(line.split(":", 1) for line in said.splitlines())
     assert status["ClusterId"].strip() == cluster.cluster_id
     assert int(status["LeaderId"]) == leader
     assert int(status["LeaderEpoch"]) >= 1
@@ -64,13 +79,14 @@ def test_the_quorum_tool_describes_the_quorum(cluster: Cluster, tools: Tools) ->
     assert all(voter["endpoints"] for voter in voters)
     assert {1, 2, 3}.isdisjoint(observer["id"] for observer in json.loads(status["CurrentObservers"]))
     controllers = ",".join(node.controller_address for node in cluster.nodes.values())
-    direct = tools.run(QUORUM, "--bootstrap-controller", controllers, "describe", "--status")
+    server = ("--bootstrap-controller", controllers)
+    leader, direct = under_one_leader(cluster, lambda: tools.run(QUORUM, *server, "describe", "--status"))
     assert f"LeaderId:               {leader}" in direct
 
 
 def test_the_quorum_tool_shows_the_progress_of_each_voter(cluster: Cluster, tools: Tools) -> None:
-    leader = cluster.controller_id()
-    header, *voters = rows(tools(QUORUM, "describe", "--replication"))
+    leader, said = under_one_leader(cluster, lambda: tools(QUORUM, "describe", "--replication"))
+    header, *voters = rows(said)
     assert header[0] == "NodeId"
     # A broker of another test may still be listed as an observer.
     assert {int(row[0]): row[-1] for row in voters if row[-1] != "Observer"} == {
@@ -263,7 +279,7 @@ def test_the_election_tool_elects_the_preferred_leader(
         if cluster.leader_of(topic_name) != 2:  # the controller balances leaders by itself, now and then
             said = tools(ELECTION, "--election-type", "preferred", *one)
             assert f"Successfully completed leader election (PREFERRED) for partitions {topic_name}-0" in said
-        assert cluster.leader_of(topic_name) == 2
+        cluster.wait_until(lambda: cluster.leader_of(topic_name) == 2, "broker 2 leads")
         assert "Valid replica already elected" in tools(ELECTION, "--election-type", "preferred", *one)
         load.wait_for_more()
         load.finish()
@@ -276,12 +292,12 @@ def test_the_election_tool_elects_a_replica_that_is_not_in_sync(
     first, second = [node_id for node_id in (1, 2, 3) if node_id != cluster.controller_id()]
     create_on(cluster, topic_name, [[first, second]], min_insync_replicas=1)
     cluster.nodes[second].kill()
-    cluster.wait_until(lambda: cluster.partitions(topic_name)[0].isr == (first,), "the ISR has shrunk")
+    cluster.wait_until(lambda: cluster.partition(topic_name).isr == (first,), "the ISR has shrunk")
     produce_values(cluster.bootstrap, topic_name, [b"only on the first"], acks="all")
     cluster.nodes[first].kill()
     cluster.nodes[second].start()
     others = ",".join(node.bootstrap for node in cluster.running_brokers)
-    cluster.wait_until(lambda: cluster.partitions(topic_name)[0].leader == -1, "nobody leads")
+    cluster.wait_until(lambda: cluster.partition(topic_name).leader == -1, "nobody leads")
     cluster.wait_until(lambda: second in broker_ids(cluster), "the second is back")
     one = ("--topic", topic_name, "--partition", "0", "--bootstrap-server", others)
     said = tools.run(ELECTION, "--election-type", "unclean", *one)

@@ -17,42 +17,38 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
-def add(cluster: GrowingCluster, node_id: int) -> None:
-    path = cluster.nodes[node_id].config_path
-    bootstrap = ",".join(node.bootstrap for node in cluster.running_brokers)
-    cluster.ottla("quorum", "add", "--config", str(path), "--bootstrap", bootstrap)
-
-
 def remove(cluster: GrowingCluster, node_id: int) -> None:
     bootstrap = ",".join(node.bootstrap for node in cluster.running_brokers)
-    cluster.ottla("quorum", "remove", str(node_id), "--bootstrap", bootstrap)
+    options = (str(node_id), "--bootstrap", bootstrap)
+    cluster.remove_voter(node_id, lambda: cluster.ottla("quorum", "remove", *options))
 
 
 def test_a_quorum_grows_to_three_and_replaces_a_dead_controller_under_load(tmp_path: Path) -> None:
-    with run_growing_cluster(tmp_path, combined(3)) as cluster, TopicLoad(cluster) as load:
-        load.wait_for_more()
-        add(cluster, 2)
-        add(cluster, 3)
-        cluster.wait_for_voters(1, 2, 3)
-        load.wait_for_more()
+    with run_growing_cluster(tmp_path, combined(3)) as cluster:
+        with TopicLoad(cluster) as load:
+            load.wait_for_more()
+            cluster.add_voter_with_ottla(2)
+            cluster.add_voter_with_ottla(3)
+            cluster.wait_for_voters(1, 2, 3)
+            load.wait_for_more()
 
-        dead = cluster.nodes[1]
-        dead.kill()
-        load.wait_for_more()
-        shutil.rmtree(dead.data_dir)
-        cluster.format_node(dead, "--no-initial-controllers")
-        remove(cluster, 1)
-        cluster.wait_for_voters(2, 3)
-        cluster.restart(1)
-        add(cluster, 1)
-        cluster.wait_for_voters(1, 2, 3)
-        load.wait_for_more()
+            dead = cluster.nodes[1]
+            dead.kill()
+            load.wait_for_more()
+            shutil.rmtree(dead.data_dir)
+            cluster.format_node(dead, "--no-initial-controllers")
+            remove(cluster, 1)
+            cluster.wait_for_voters(2, 3)
+            cluster.restart(1)
+            cluster.add_voter_with_ottla(1)
+            cluster.wait_for_voters(1, 2, 3)
+            load.wait_for_more()
+            check_topics(cluster, load.created)
+
+            cluster.nodes[2].kill()
+            load.wait_for_more()
+            cluster.restart(2)
         check_topics(cluster, load.created)
-
-        cluster.nodes[2].kill()
-        load.wait_for_more()
-        cluster.restart(2)
-    assert load.created
 
 
 @pytest.mark.parametrize("initial", [(), (1, 2)], ids=["standalone", "initial controllers"])
@@ -76,26 +72,25 @@ def test_kafkas_tools_change_and_dump_the_voters(tmp_path: Path, kafka_libs: Pat
         tools = Tools(kafka_libs, cluster.bootstrap)
         for node_id in (2, 3):
             config = str(cluster.nodes[node_id].config_path)
-            tools.run(
-                QUORUM, "--bootstrap-server", cluster.bootstrap, "--command-config", config, "add-controller"
-            )
+            arguments = ("--bootstrap-server", cluster.bootstrap, "--command-config", config)
+            cluster.add_voter(node_id, lambda: tools.run(QUORUM, *arguments, "add-controller"))  # noqa: B023
         cluster.wait_for_voters(1, 2, 3)
         status = tools(QUORUM, "describe", "--status")
         assert re.search(r'CurrentVoters:.*"id": 1.*"directoryId".*"endpoints"', status), status
         assert "FinalizedVersionLevel: 1" in next(
             line for line in tools(FEATURES, "describe").splitlines() if "kraft.version" in line
         )
-        quorum = cluster.quorum()
+        leader = cluster.controller_id()
         directory_id = next(
             line.partition("=")[2]
-            for line in (cluster.nodes[1].data_dir / "meta.properties").read_text().splitlines()
+            for line in (cluster.nodes[leader].data_dir / "meta.properties").read_text().splitlines()
             if line.startswith("directory.id")
         )
-        assert quorum.leader_id == 1
-        removal = ("--controller-id", "1", "--controller-directory-id", directory_id)
-        tools(QUORUM, "remove-controller", *removal)
-        cluster.wait_for_voters(2, 3)
-        assert cluster.controller_id(other_than=1) in (2, 3)
+        removal = ("--controller-id", str(leader), "--controller-directory-id", directory_id)
+        cluster.remove_voter(leader, lambda: tools(QUORUM, "remove-controller", *removal))
+        others = {1, 2, 3} - {leader}
+        cluster.wait_for_voters(*sorted(others))
+        assert cluster.controller_id(other_than=leader) in others
         folder = cluster.nodes[1].metadata_log
         log = tools.run(DUMP, "--cluster-metadata-decoder", "--files", str(folder / f"{0:020d}.log"))
         for expected in ("LeaderChange", "KRaftVersion", "KRaftVoters"):

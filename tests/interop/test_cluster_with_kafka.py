@@ -229,7 +229,7 @@ def move(cluster: Cluster, topic: str, replicas: list[int]) -> None:
     assert answer.error_code == 0, answer
     assert answer.responses[0].partitions[0].error_code == 0, answer
     cluster.wait_until(
-        lambda: cluster.partitions(topic)[0].replicas == tuple(replicas), f"{topic} is on {replicas}"
+        lambda: cluster.partition(topic).replicas == tuple(replicas), f"{topic} is on {replicas}"
     )
     cluster.wait_until_in_sync(topic)
 

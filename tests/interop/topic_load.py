@@ -1,7 +1,7 @@
 """A client that creates topics as long as the quorum of a cluster commits."""
 
-import contextlib
 import threading
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
@@ -31,9 +31,12 @@ class TopicLoad:
         while not self._ended.is_set():
             count += 1
             name = f"load-{count}"
-            with contextlib.suppress(KafkaException):
+            try:
                 admin.create_topics([NewTopic(name, 1, 1)], request_timeout=10)[name].result(20)
                 self.created.append(name)
+            except KafkaException:
+                # This client would send its next request to the node that did not respond.
+                admin = admin_of(self._cluster)
 
     def wait_for_more(self) -> None:
         """The quorum commits: two more topics are acknowledged."""
@@ -41,10 +44,12 @@ class TopicLoad:
         self._cluster.wait_until(lambda: len(self.created) >= count + 2, "two more topics are created")
 
 
-def check_topics(cluster: Cluster, created: list[str]) -> None:
+def check_topics(cluster: Cluster, created: Sequence[str]) -> None:
+    """Every running broker knows all these topics."""
     assert created
+    wanted = tuple(created)  # more may be created meanwhile
     for node in cluster.running_brokers:
         cluster.wait_until(
-            lambda node=node: set(created) <= set(admin_of(cluster).list_topics(timeout=10).topics),  # type: ignore[misc]
+            lambda id=node.node_id: cluster.knows(id, wanted),  # type: ignore[misc]
             f"{node} has all topics",
         )

@@ -30,6 +30,7 @@ from ottla.sim.env import simulate
 from ottla.sim.history import Violation
 from ottla.sim.node import PROFILE
 from ottla.sim.partition_clients import create_topic_with_retries
+from ottla.storage import directory_choice, log_dirs
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirs
 from ottla.storage.replica_move import LastCopy
@@ -134,16 +135,8 @@ def lose_the_last_segment_of_a_moved_replica(patch: pytest.MonkeyPatch) -> None:
 
 
 def create_replicas_in_cordoned_directories(patch: pytest.MonkeyPatch) -> None:
-    by_preference = LogDirs._by_preference
-
-    def without_cordons(self: LogDirs, wanted: str | None = None) -> Any:
-        cordoned, self.cordoned = self.cordoned, frozenset()
-        try:
-            return by_preference(self, wanted)
-        finally:
-            self.cordoned = cordoned
-
-    patch.setattr(LogDirs, "_by_preference", without_cordons)
+    by_preference = directory_choice.by_preference
+    patch.setattr(log_dirs, "by_preference", lambda dirs, cordoned: by_preference(dirs, frozenset()))
 
 
 def skip_the_check_of_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
