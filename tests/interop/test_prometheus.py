@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.librdkafka import wait_until
 from tests.interop.prometheus import Prometheus, promtool, run_prometheus, why_no_prometheus
 
+from ottla.admin.cluster import ClusterError
 from ottla.testing import KafkaCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_no_prometheus()), reason=why_no_prometheus())]
+PATIENCE_S = 90.0
 MONITORING = Path(__file__).parents[2] / "monitoring"
 ALERTS = MONITORING / "alerts.yml"
 DASHBOARD = json.loads((MONITORING / "grafana-dashboard.json").read_text())
-# What Grafana puts in for its variables: all nodes, topics and groups, and four scrapes.
-VARIABLES = {"$__rate_interval": "4s", "$instance": ".*", "$topic": ".*", "$group": ".*"}
+# What Grafana puts in for its variables: all nodes, topics and groups, and several scrapes. A rate needs two of them,
+# and the machine may be too busy for one each second.
+VARIABLES = {"$__rate_interval": "30s", "$instance": ".*", "$topic": ".*", "$group": ".*"}
 EXAMPLE_TARGETS = '["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]'
 ALERT_THRESHOLD = re.compile(r" (?:==|!=|<|>) [\d.]+$")
 
@@ -64,7 +67,9 @@ def scraping_prometheus(cluster: KafkaCluster, folder: Path) -> Iterator[Prometh
         config = config.replace(old, new)
     (folder / "prometheus.yml").write_text(config)
     with run_prometheus(folder / "prometheus.yml", folder) as prometheus:
-        wait_until(lambda: len(prometheus.query('up{job="ottla"} == 1')) == 3, "all nodes are scraped")
+        wait_until(
+            lambda: len(prometheus.query('up{job="ottla"} == 1')) == 3, "all nodes are scraped", PATIENCE_S
+        )
         yield prometheus
 
 
@@ -98,11 +103,12 @@ def test_each_panel_of_the_dashboard_shows_values(
     cluster: KafkaCluster, prometheus: Prometheus, expression: str
 ) -> None:
     def has_values() -> bool:
-        cluster.produce("orders", "3 apples")  # a rate needs traffic
-        cluster.records("orders")
+        with suppress(ClusterError):  # a stall of a node makes another one the leader
+            cluster.produce("orders", "3 apples")  # a rate needs traffic
+            cluster.records("orders")
         return bool(prometheus.query(expression))
 
-    wait_until(has_values, f"{expression} has a series")
+    wait_until(has_values, f"{expression} has a series", PATIENCE_S)
 
 
 def test_each_alert_reads_metrics_that_exist_and_is_silent_for_a_healthy_cluster(
@@ -113,12 +119,12 @@ def test_each_alert_reads_metrics_that_exist_and_is_silent_for_a_healthy_cluster
     for rule in loaded:
         measured, count = ALERT_THRESHOLD.subn("", rule["query"])
         assert count == 1, rule["query"]
-        wait_until(partial(has_series, prometheus, measured), f"{measured} has a series")
-    cluster_rules = [rule for rule in loaded if "Disk" not in rule["name"]]  # the machine's disk may be full
+        wait_until(partial(has_series, prometheus, measured), f"{measured} has a series", PATIENCE_S)
     wait_until(
         lambda: all(rule["health"] == "ok" for rule in rules(prometheus)), "all rules have been evaluated"
     )
-    assert not [rule["name"] for rule in cluster_rules if rule["state"] == "firing"]
+    firing = [rule["name"] for rule in rules(prometheus) if rule["state"] == "firing"]
+    assert not [name for name in firing if "Disk" not in name]  # the machine's disk may be full
 
 
 def test_a_node_that_is_killed_raises_the_alerts_for_it(tmp_path: Path) -> None:
@@ -128,6 +134,7 @@ def test_a_node_that_is_killed_raises_the_alerts_for_it(tmp_path: Path) -> None:
         def raised() -> set[str]:
             return {alert["labels"]["alertname"] for alert in prometheus.ask("alerts")["alerts"]}
 
-        assert not expected & raised()
+        # A scrape that took too long makes an alert pending until the next one.
+        wait_until(lambda: not expected & raised(), f"none of the alerts {expected} is pending", PATIENCE_S)
         cluster.kill(3)
-        wait_until(lambda: expected <= raised(), f"the alerts {expected} are pending")
+        wait_until(lambda: expected <= raised(), f"the alerts {expected} are pending", PATIENCE_S)
