@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -17,8 +18,20 @@ from tests.interop.librdkafka import read_records, take
 from tests.interop.local_clusters import COMMAND, TIMEOUT_S, is_running, ottla, wait_until
 from tests.interop.produce_load import Load
 
+from ottla.cli.worker_plan import PORT_STEP
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PARTITIONS = 6
+
+
+def free_port(ports: int, address: str = "127.0.0.1") -> int:
+    """For worker 1. Those that the other workers take are free as well: there are `ports` of them, with worker 1's."""
+    while True:
+        (port,) = free_ports(1)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as probes:
+            for number in range(ports):
+                probes.enter_context(socket.create_server((address, port + number * PORT_STEP)))
+            return port
 
 
 class Host:
@@ -79,9 +92,29 @@ def brokers(bootstrap: str) -> dict[int, str]:
     return {broker["id"]: broker["state"] for broker in map(json.loads, lines)}
 
 
+def wait_for_brokers(bootstrap: str, **states: list[int]) -> None:
+    """`states` are their ids by state. The broker that answers may learn of them late."""
+    expected = {broker: state for state, found in states.items() for broker in found}
+    wait_until(lambda: brokers(bootstrap) == expected, f"the brokers are {states}")
+
+
+def described(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """The partitions of a topic; empty if leaders change just now."""
+    command = [*COMMAND, "topics", "describe", topic, "--json", "--bootstrap", bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["partitions"] if done.returncode == 0 else []
+    return found
+
+
 def partitions(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    (line,) = ottla("topics", "describe", topic, "--json", "--bootstrap", bootstrap).splitlines()
-    found: list[dict[str, Any]] = json.loads(line)["partitions"]
+    """Of a new topic, when they have leaders."""
+    found: list[dict[str, Any]] = []
+
+    def are_led() -> bool:
+        found[:] = described(bootstrap, topic)
+        return bool(found) and all(partition["leader"] is not None for partition in found)
+
+    wait_until(are_led, f"all partitions of {topic} have leaders")
     return found
 
 
@@ -95,17 +128,14 @@ def consume_in_group(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 
 def are_in_sync(bootstrap: str, topic: str) -> bool:
-    command = [*COMMAND, "topics", "describe", topic, "--json", "--bootstrap", bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if done.returncode != 0:  # leaders change just now
-        return False
-    return all(set(p["isr"]) == set(p["replicas"]) for p in json.loads(done.stdout)["partitions"])
+    found = described(bootstrap, topic)
+    return bool(found) and all(set(p["isr"]) == set(p["replicas"]) for p in found)
 
 
 def test_two_workers_serve_as_two_brokers_and_stop_cleanly(tmp_path: Path) -> None:
     with one_host(tmp_path, 2, "--metrics", "127.0.0.1:0") as running:
         bootstrap, pids = running.bootstrap, running.pids()
-        assert brokers(bootstrap) == {1: "active", 1001: "active"}
+        wait_for_brokers(bootstrap, active=[1, 1001])
         ottla("topics", "create", "orders", "-p", str(PARTITIONS), "--bootstrap", bootstrap)
         leaders = [partition["leader"] for partition in partitions(bootstrap, "orders")]
         assert sorted(leaders) == [1] * 3 + [1001] * 3
@@ -125,8 +155,7 @@ def test_two_workers_serve_as_two_brokers_and_stop_cleanly(tmp_path: Path) -> No
 
 def test_nothing_acknowledged_is_lost_when_workers_die_under_load(tmp_path: Path) -> None:
     """First the broker, then the worker that is the controller too. Both come back by themselves."""
-    ports = free_ports(1)
-    with one_host(tmp_path, 2, listen=f"127.0.0.1:{ports[0]}") as running:
+    with one_host(tmp_path, 2, listen=f"127.0.0.1:{free_port(2)}") as running:
         bootstrap = running.bootstrap
         create = ("-p", str(PARTITIONS), "-r", "2", "--config", "min.insync.replicas=1")
         ottla("topics", "create", "orders", *create, "--bootstrap", bootstrap)
@@ -150,34 +179,35 @@ def test_nothing_acknowledged_is_lost_when_workers_die_under_load(tmp_path: Path
 
 def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
     """One node with its records becomes a host with three workers, and then has one again."""
-    port = free_ports(1)[0]
+    port = free_port(3)
     listen = f"127.0.0.1:{port}"
     with one_host(tmp_path, 1, listen=listen) as alone:
         ottla("produce", "orders", "--bootstrap", listen, stdin="one\n")
         assert alone.end() == 0
     with one_host(tmp_path, 3, listen=listen) as several:
         assert several.bootstrap == f"{listen},127.0.0.1:{port + 10},127.0.0.1:{port + 20}"
-        assert brokers(listen) == {1: "active", 1001: "active", 2001: "active"}
+        wait_for_brokers(listen, active=[1, 1001, 2001])
         ottla("produce", "orders", "--bootstrap", listen, stdin="two\n")
         assert several.end() == 0, several.err.read_text()
     with one_host(tmp_path, 1, listen=listen):
         consumed = ottla("consume", "orders", "--bootstrap", listen)
         assert sorted(consumed.splitlines()) == ["one", "two"]
-        assert brokers(listen) == {1: "active", 1001: "fenced", 2001: "fenced"}
+        wait_for_brokers(listen, active=[1], fenced=[1001, 2001])
 
 
 def test_replicas_of_a_partition_go_to_different_hosts(tmp_path: Path) -> None:
     """Two hosts with two workers each, without racks."""
-    ports = free_ports(3)
+    ports = [free_port(3, "127.0.0.1"), free_port(2, "127.0.0.2")]
+    controller_port = ports[0] + 2 * PORT_STEP
     cluster_id = ottla("format", "--random-cluster-id").strip()
-    voters = f"controller.quorum.voters=1@127.0.0.1:{ports[2]}"
+    voters = f"controller.quorum.voters=1@127.0.0.1:{controller_port}"
     with contextlib.ExitStack() as stack:
         hosts = []
         for number, address in ((1, "127.0.0.1"), (2, "127.0.0.2")):
             listeners = f"PLAINTEXT://{address}:{ports[number - 1]}"
             roles = "broker,controller" if number == 1 else "broker"
             if number == 1:
-                listeners += f",CONTROLLER://{address}:{ports[2]}"
+                listeners += f",CONTROLLER://{address}:{controller_port}"
             data = tmp_path / f"host-{number}"
             config = tmp_path / f"{number}.properties"
             config.write_text(
@@ -193,8 +223,7 @@ def test_replicas_of_a_partition_go_to_different_hosts(tmp_path: Path) -> None:
             hosts.append(stack.enter_context(host(tmp_path, f"host-{number}", *options)))
         bootstrap = hosts[0].wait().bootstrap
         hosts[1].wait()
-        wait_until(lambda: len(brokers(bootstrap)) == 4, "all workers are registered")
-        wait_until(lambda: set(brokers(bootstrap).values()) == {"active"}, "all workers are active")
+        wait_for_brokers(bootstrap, active=[1, 1001, 2, 1002])
         ottla("topics", "create", "orders", "-p", "12", "-r", "2", "--bootstrap", bootstrap)
         placed = partitions(bootstrap, "orders")
         assert all(sorted(replica % 1000 for replica in p["replicas"]) == [1, 2] for p in placed)
