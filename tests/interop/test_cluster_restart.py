@@ -18,15 +18,26 @@ from tests.interop.produce_load import Load
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 __all__ = ["up"]  # the fixture
 PARTITIONS = 6
-# Restarts a node of `ottla cluster up` as a program of the user would: arguments are the folder and the node.
+# The leader of the quorum is restarted last. A stall of the machine must not be an election in between.
+PATIENCE = ("--set", "controller.quorum.fetch.timeout.ms=20000")
+# Restarts a node of `ottla cluster up` as a program of the user would: arguments are the folder and the node, and
+# `wait` to return when the old process has ended; without, it returns at once, and the node is asked seconds later. It
+# notes the processes of all nodes.
 RESTART = """
-import sys, time
+import json, os, sys, time
 from pathlib import Path
 from ottla.cli.cluster_state import read_state, request_restart
 data, node_id = Path(sys.argv[1]), int(sys.argv[2])
-before = read_state(data).node(node_id).pid
+pids = {node.id: node.pid for node in read_state(data).nodes}
+before = pids[node_id]
+with (data / "commands").open("a") as commands:
+    print(json.dumps(pids), file=commands)
+if "wait" not in sys.argv:
+    if os.fork():
+        sys.exit()
+    time.sleep(3)
 request_restart(data, node_id)
-while read_state(data).node(node_id).pid == before:
+while "wait" in sys.argv and read_state(data).node(node_id).pid == before:
     time.sleep(0.05)
 """
 
@@ -36,25 +47,35 @@ def restart(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=3 * TIMEOUT_S, check=False)
 
 
+def quorum_leader(cluster: Up) -> int:
+    """The leader now: another than in the ready line, if there was an election since."""
+    found: int = json.loads(ottla("quorum", "describe", "--json", "--bootstrap", cluster.bootstrap))[
+        "leader_id"
+    ]
+    return found
+
+
 def state(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "cluster.json").read_text())
     return found
 
 
-@pytest.mark.parametrize("way", ["--data", "--command"])
+@pytest.mark.parametrize("way", ["--data", "--command", "--command that does not wait"])
 def test_a_rolling_restart_under_load_loses_nothing_and_shows_the_application_no_error(
     up: Callable[..., Up], tmp_path: Path, way: str
 ) -> None:
-    cluster, folder = up("--nodes", "3"), tmp_path / "cluster"
-    (leader,) = [node["id"] for node in cluster.ready["nodes"] if node["quorum"] == "leader"]
+    cluster, folder = up("--nodes", "3", *PATIENCE), tmp_path / "cluster"
     ottla("topics", "create", "orders", "-p", str(PARTITIONS), "--bootstrap", cluster.bootstrap)
     command = shlex.join([sys.executable, "-c", RESTART, str(folder), "{id}"])
+    by_command = ("--bootstrap", cluster.bootstrap, "--command")
     arguments = {
         "--data": ("--data", str(folder)),
-        "--command": ("--bootstrap", cluster.bootstrap, "--command", command),
+        "--command": (*by_command, f"{command} wait"),
+        "--command that does not wait": (*by_command, command),
     }
     with Load(cluster.bootstrap, "orders", PARTITIONS) as load:
         load.wait_for_more()
+        leader = quorum_leader(cluster)
         done = restart(*arguments[way], "--json")
         assert done.returncode == 0, done.stderr + cluster.err.read_text()
         load.wait_for_more()
@@ -64,6 +85,10 @@ def test_a_rolling_restart_under_load_loses_nothing_and_shows_the_application_no
     assert (load.errors, load.acknowledged) == ([], load.sent)
     records = read_records(cluster.bootstrap, "orders", load.sent, tuple(range(PARTITIONS)))
     assert sorted(int(record.value() or -1) for record in records) == list(range(load.sent))
+    if way != "--data":  # at each command, only the nodes before have been restarted
+        at_commands = [json.loads(line) for line in (folder / "commands").read_text().splitlines()]
+        changed = [[id for id, pid in cluster.pids.items() if pids[str(id)] != pid] for pids in at_commands]
+        assert changed == [sorted(restarted[:count]) for count in range(3)]
     now = {node["id"]: node["pid"] for node in state(folder)["nodes"]}
     assert all(now[node_id] != pid and not is_running(pid) for node_id, pid in cluster.pids.items())
     assert cluster.end(signal.SIGTERM) == 0, cluster.err.read_text()
@@ -74,8 +99,8 @@ def test_a_rolling_restart_under_load_loses_nothing_and_shows_the_application_no
 def test_controllers_of_their_own_are_restarted_after_the_brokers(
     up: Callable[..., Up], tmp_path: Path
 ) -> None:
-    cluster = up("--nodes", "2", "--controllers", "3")
-    (leader,) = [node["id"] for node in cluster.ready["nodes"] if node["quorum"] == "leader"]
+    cluster = up("--nodes", "2", "--controllers", "3", *PATIENCE)
+    leader = quorum_leader(cluster)
     done = restart("--data", str(tmp_path / "cluster"), "--json")
     assert done.returncode == 0, done.stderr
     restarted = [json.loads(line)["node"] for line in done.stdout.splitlines()]
@@ -84,8 +109,8 @@ def test_controllers_of_their_own_are_restarted_after_the_brokers(
 
 
 def test_a_node_that_does_not_come_back_stops_the_restart(up: Callable[..., Up], tmp_path: Path) -> None:
-    cluster, folder = up("--nodes", "3"), tmp_path / "cluster"
-    (leader,) = [node["id"] for node in cluster.ready["nodes"] if node["quorum"] == "leader"]
+    cluster, folder = up("--nodes", "3", *PATIENCE), tmp_path / "cluster"
+    leader = quorum_leader(cluster)
     first, second = sorted({1, 2, 3} - {leader})
     with (folder / f"node-{first}" / "server.properties").open("a") as properties:
         properties.write("authorizer.class.name=a.Authorizer\n")

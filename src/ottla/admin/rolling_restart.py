@@ -5,7 +5,8 @@ log. Nodes without the controller role come first, and the leader of the quorum 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -16,9 +17,11 @@ from kio.static.primitive import i8
 
 from ottla.admin.brokers import FENCED, BrokerListing, list_brokers
 from ottla.admin.cluster import Cluster, ClusterError
+from ottla.admin.node_process import NodeProcess
 from ottla.admin.nodes import Node, call, call_any
 from ottla.admin.quorum import QuorumDescription, QuorumReplica, describe_quorum
 from ottla.model.ids import TopicPartition
+from ottla.rpc import Address
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _TOPIC = i8(2)
@@ -55,7 +58,7 @@ class PartitionReplicas(NamedTuple):
 
 
 class RollingRestart:
-    """`restart` ends the process of a node, starts it again, and returns when the old process has ended. With
+    """`restart` ends the process of a node and starts it again; it may return before the old process has ended. With
     `by_host` it does so with all nodes of a host, for instance with all workers of `ottla serve --workers`.
 
     `failure` says why a node cannot come back, if that is known. `timeout_s` bounds the wait for one node.
@@ -75,6 +78,8 @@ class RollingRestart:
         self._restart = restart
         self._failure = failure
         self._timeout_s = timeout_s
+        self._addresses: dict[int, Address] = {}
+        self._broker_ids: set[int] = set()
 
     def prepare(self, *, force: bool = False) -> list[RestartNode]:
         """The nodes to restart. Raises RestartError, and nothing is restarted, if that would take partitions down."""
@@ -88,6 +93,8 @@ class RollingRestart:
                 f"no node was restarted: {problem}. Fix that first, so that every partition has a replica to spare"
             )
         nodes = nodes_of(brokers, quorum)
+        self._addresses = addresses_of(brokers, quorum)
+        self._broker_ids = {broker.id for broker in brokers}
         if self._by_host:
             nodes = together(nodes)
         if not force:
@@ -102,10 +109,43 @@ class RollingRestart:
         while left:
             node = next_node(left, describe_quorum(self._cluster).leader_id)
             began_s = time.monotonic()
-            self._restart(node)
+            with ExitStack() as stack:
+                old = [stack.enter_context(process) for process in self._processes(node)]
+                self._restart(node)
+                self._wait_until_ended(old, node, left)
             self._wait_until_back(node, left)
             left.remove(node)
             on_restarted(node, time.monotonic() - began_s)
+
+    def _processes(self, node: RestartNode) -> Iterator[NodeProcess]:
+        """Without those of controllers that cannot be reached from here."""
+        for node_id in node.ids:
+            address = self._addresses.get(node_id)
+            if address is None:
+                continue
+            try:
+                yield NodeProcess(address)
+            except OSError as error:
+                if node_id in self._broker_ids:
+                    raise RestartError(
+                        f"{node} was not restarted: broker {node_id} does not respond at {address} ({error})"
+                    ) from None
+
+    def _wait_until_ended(
+        self, processes: Iterable[NodeProcess], node: RestartNode, left: Collection[RestartNode]
+    ) -> None:
+        """Until then the old process answers, as if the node were back."""
+        began_s = time.monotonic()
+        running = list(processes)
+        while running := [process for process in running if not process.has_ended()]:
+            if time.monotonic() - began_s >= self._timeout_s:
+                raise self._stopped(
+                    node,
+                    left,
+                    f"was not restarted: its old process still runs {self._timeout_s:g} s after the command for its "
+                    "restart. Check the command",
+                )
+            time.sleep(_POLL_S)
 
     def _wait_until_back(self, node: RestartNode, left: Collection[RestartNode]) -> None:
         began_s = time.monotonic()
@@ -120,10 +160,12 @@ class RollingRestart:
                     time.sleep(_POLL_S)
                     continue
                 reason = f"{reason}, {self._timeout_s:g} s after its restart"
-            others = ", ".join(str(each) for other in left if other is not node for each in other.ids)
-            rest = f"; nodes that were not restarted: {others}" if others else ""
-            verb = "are" if node.others else "is"
-            raise RestartError(f"{node} {verb} not back: {reason}. The restart stops here{rest}")
+            raise self._stopped(node, left, f"{'are' if node.others else 'is'} not back: {reason}")
+
+    def _stopped(self, node: RestartNode, left: Collection[RestartNode], reason: str) -> RestartError:
+        others = ", ".join(str(each) for other in left if other is not node for each in other.ids)
+        rest = f"; nodes that were not restarted: {others}" if others else ""
+        return RestartError(f"{node} {reason}. The restart stops here{rest}")
 
     def _problem(self, within_ms: float) -> str | None:
         """Why the cluster can spare no node; None if it can. Voters must have caught up during the last `within_ms`."""
@@ -193,6 +235,14 @@ def nodes_of(brokers: Iterable[BrokerListing], quorum: QuorumDescription) -> lis
     return [found[node_id] for node_id in sorted(found)]
 
 
+def addresses_of(brokers: Iterable[BrokerListing], quorum: QuorumDescription) -> dict[int, Address]:
+    """Where the nodes listen, by id. It is not known of every controller."""
+    controllers = {voter.node_id: _address(voter) for voter in quorum.voters}
+    return {node_id: address for node_id, address in controllers.items() if address is not None} | {
+        broker.id: Address(broker.host, broker.port) for broker in brokers
+    }
+
+
 def together(nodes: Iterable[RestartNode]) -> list[RestartNode]:
     """One entry for each host. A node whose host is not known is alone."""
     hosts: dict[str, RestartNode] = {}
@@ -256,4 +306,12 @@ def _host(voter: QuorumReplica) -> str | None:
         host = end_point.partition("://")[2].rpartition(":")[0]
         if host:
             return host
+    return None
+
+
+def _address(voter: QuorumReplica) -> Address | None:
+    for end_point in voter.end_points:
+        host, _, port = end_point.partition("://")[2].rpartition(":")
+        if host:
+            return Address(host.strip("[]"), int(port))
     return None

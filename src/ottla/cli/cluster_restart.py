@@ -44,7 +44,8 @@ def restart(
         typer.Option(
             "--command",
             metavar="COMMAND",
-            help="Restarts a node, or without {id} all of a host; {id} and {host} are replaced.",
+            help="Restarts a node, or without {id} all of a host; {id} and {host} are replaced. It may return before "
+            "the old process has ended.",
         ),
     ] = None,
     force: Annotated[

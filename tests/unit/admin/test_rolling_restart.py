@@ -18,6 +18,7 @@ from ottla.admin.rolling_restart import (
     nodes_of,
 )
 from ottla.model.ids import TopicPartition
+from ottla.rpc import Address
 
 BROKERS = [
     BrokerListing(1, "h1", 9092, None, "active", None),
@@ -43,6 +44,9 @@ class FakeCluster:
         self.partitions = {TopicPartition("orders", 0): PartitionReplicas((1, 2), (1, 2))}
         self.restarted: list[int] = []
         self.waits = 0
+        # The old process of a node ends so many waits after the command.
+        self.ends_after: float = 0
+        self.refused: list[str] = []
         self.on_wait: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
@@ -53,11 +57,28 @@ class FakeCluster:
         self.on_wait()
 
 
+class FakeProcess:
+    def __init__(self, cluster: FakeCluster, address: Address) -> None:
+        if address.host in cluster.refused:
+            raise ConnectionRefusedError("refused")
+        self._cluster, self._began = cluster, cluster.waits
+
+    def __enter__(self) -> "FakeProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def has_ended(self) -> bool:
+        return self._cluster.waits >= self._began + self._cluster.ends_after
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster()
     monkeypatch.setattr(rolling_restart, "time", cluster)
     monkeypatch.setattr(rolling_restart, "Cluster", lambda bootstrap: cluster)
+    monkeypatch.setattr(rolling_restart, "NodeProcess", lambda address: FakeProcess(cluster, address))
     monkeypatch.setattr(rolling_restart, "list_brokers", lambda *_: cluster.brokers)
     monkeypatch.setattr(rolling_restart, "describe_quorum", lambda _: cluster.quorum)
     monkeypatch.setattr(rolling_restart, "read_partitions", lambda node: cluster.partitions)
@@ -172,6 +193,42 @@ def test_a_node_that_failed_stops_the_restart_and_names_the_others(cluster: Fake
     ):
         rolling.restart_one_after_the_other(rolling.prepare(), lambda *_: None)
     assert cluster.restarted == [1]
+
+
+def test_a_node_is_not_back_before_its_old_process_has_ended(cluster: FakeCluster) -> None:
+    """`systemctl restart --no-block` returns before: the old process still answers, and all is well with it."""
+    cluster.ends_after = 3
+    rolling = roll(cluster)
+    seen: list[tuple[int, int]] = []
+    rolling.restart_one_after_the_other(
+        rolling.prepare()[:2], lambda node, _: seen.append((node.id, cluster.waits))
+    )
+    # Three waits for the end of each old process, and one until the voters have caught up since.
+    assert seen == [(1, 4), (2, 8)]
+
+
+def test_a_command_that_restarts_nothing_stops_the_restart(cluster: FakeCluster) -> None:
+    cluster.ends_after = float("inf")
+    rolling = roll(cluster)
+    with pytest.raises(
+        RestartError,
+        match=r"node 1 was not restarted: its old process still runs 300 s after the command for its restart\. "
+        r"Check the command\. The restart stops here; nodes that were not restarted: 2, 101",
+    ):
+        rolling.restart_one_after_the_other(rolling.prepare(), lambda *_: None)
+    assert cluster.restarted == [1]
+
+
+def test_a_broker_that_cannot_be_reached_is_not_restarted(cluster: FakeCluster) -> None:
+    cluster.refused = ["h1", "::1"]
+    rolling = roll(cluster)
+    nodes = {node.id: node for node in rolling.prepare()}
+    with pytest.raises(RestartError, match="node 1 was not restarted: broker 1 does not respond at h1:9092"):
+        rolling.restart_one_after_the_other([nodes[1]], lambda *_: None)
+    assert cluster.restarted == []
+    # The listener of a controller may be reached by the other nodes only.
+    rolling.restart_one_after_the_other([nodes[103]], lambda *_: None)
+    assert cluster.restarted == [103]
 
 
 def test_all_nodes_of_a_host_restart_together(cluster: FakeCluster) -> None:
