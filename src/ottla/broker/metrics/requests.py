@@ -16,11 +16,14 @@ from ottla.broker.metrics.measured_connection import MeasuredConnection
 from ottla.broker.metrics.request_times import NS_PER_MS, SHOWN_NS, RequestTimes
 from ottla.broker.promise import Promise
 from ottla.metrics import Collection, Collector, Family, Kind, RecentQuantiles, labels, line
-from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import APIS, ApiKey
 from ottla.protocol.framing import Frame
 
 _NS_PER_S = 1_000_000_000
 _KEY_AND_VERSION = Struct(">hh")
+# Instead of a version that no broker speaks. ApiVersions is answered in each of 65,536 (KIP-511), and each would have a
+# series that stays.
+_UNSUPPORTED = -1
 _QUANTILES = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
 
 _REQUESTS = "kafka_network_requestmetrics_"
@@ -97,7 +100,7 @@ class RequestMetrics(Collector):
         key = _KEY_AND_VERSION.unpack_from(frame)
         times = self._times.get(key)
         if times is None:
-            times = self._times[key] = RequestTimes()
+            times = self._times.setdefault(_counted_key(*key), RequestTimes())
         began_ns, arrived_ns, size = connection.run.ended_ns, connection.received_ns, len(frame)
         if isinstance(response, Promise):
             times.handled(size, arrived_ns, began_ns, now_ns)
@@ -153,8 +156,8 @@ class _Requests(Collection[None]):
         counted: list[str] = []
         by_api: dict[str, RequestTimes] = {}
         for (key, version), times in sorted(self._times.items(), key=itemgetter(0)):
-            request = request_name(key)
-            counted.append(line(_COUNT.name, labels(request=request, version=version), times.count))
+            request, shown = request_name(key), "unsupported" if version == _UNSUPPORTED else version
+            counted.append(line(_COUNT.name, labels(request=request, version=shown), times.count))
             by_api.setdefault(request, RequestTimes()).add(times)
         written: list[list[str]] = [counted, *([] for _ in FAMILIES[1:])]
         for request, times in by_api.items():
@@ -180,6 +183,11 @@ class _Requests(Collection[None]):
             + _sum_and_count(_TOTAL, labels_text, times.total.sum / NS_PER_MS, times.total.count),
             times.total.lines(_SECONDS.name, labels_text, _NS_PER_S, SHOWN_NS),
         ]
+
+
+def _counted_key(key: int, version: int) -> tuple[int, int]:
+    spec = APIS[ApiKey(key)]
+    return key, version if spec.min_version <= version <= spec.max_version else _UNSUPPORTED
 
 
 def _sum_and_count(family: Family, labels_text: str, total: float, count: int) -> str:

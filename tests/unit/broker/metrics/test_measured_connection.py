@@ -1,5 +1,6 @@
 """The sums of request times against a list of all requests, on a connection with a fake stream and a fake clock."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ottla.env.network import Part
 from ottla.protocol.framing import Frame, FrameAssembler
 
 PRODUCE, FETCH, METADATA = (0, 12), (1, 18), (3, 13)
+API_VERSIONS = 18
 ANSWERED, DELAYED, UNANSWERED = "answered", "delayed", "unanswered"
 
 
@@ -172,3 +174,21 @@ def test_a_response_that_the_socket_does_not_take_at_once_is_sent_when_it_has_dr
     assert machine.times(PRODUCE).count == 0
     machine.drain()
     check(machine.times(PRODUCE), machine.requests)
+
+
+def test_all_unsupported_versions_of_an_api_are_counted_together() -> None:
+    machine = Machine(Random(1))
+    versions = [0, 4, *range(5, 300), -1, -(2**15), 2**15 - 1]
+    for version in versions:
+        machine.read([((API_VERSIONS, version), ANSWERED)] * 2)
+    assert machine.metrics._times.keys() == {(API_VERSIONS, version) for version in (0, 4, -1)}
+    check(
+        machine.times((API_VERSIONS, -1)),
+        [request for request in machine.requests if request.key[1] not in (0, 4)],
+    )
+    counted = asyncio.run(machine.metrics.start()).finish()[0]
+    assert [text.partition("{")[2] for text in counted.splitlines()] == [
+        f'request="ApiVersions",version="unsupported"}} {2 * (len(versions) - 2)}',
+        'request="ApiVersions",version="0"} 2',
+        'request="ApiVersions",version="4"} 2',
+    ]
