@@ -144,7 +144,7 @@ def _coordinators(services: BrokerServices) -> dict[str, float]:
     if transactions is not None:
         states: Counter[TransactionState] = Counter()
         for runtime in transactions.runtimes:
-            states.update(runtime.shard.states())
+            states.update(runtime.shard.state_counts())
         values |= {
             "ottla_transactional_ids" + labels(state=state.name.lower()): count
             for state, count in states.items()

@@ -3,7 +3,7 @@
 It only dispatches commands: each request has a module with its rules, and `states` has the state transitions.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.core.coordination import Command, Decision, Waiter
@@ -93,14 +93,13 @@ class TransactionShard:
         start_expiry(self._store, decision)
         return decision
 
-    def states(self) -> Iterator[TransactionState]:
-        """The state of every transactional id."""
-        return (metadata.state for metadata in self._store.by_id.values())
+    def state_counts(self) -> dict[TransactionState, int]:
+        """How many transactional ids are in each state. States without one are left out."""
+        return {state: count for state in TransactionState if (count := self._store.state_counts[state])}
 
     def durable_state(self) -> dict[str, TransactionLogValue]:
         """The state that a shard rebuilt from the log must have too, in comparable form."""
         return {transactional_id: metadata.record for transactional_id, metadata in self._store.by_id.items()}
 
     def validate(self) -> None:
-        for metadata in self._store.by_id.values():
-            metadata.validate()
+        self._store.validate()

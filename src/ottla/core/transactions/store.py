@@ -22,12 +22,19 @@ class TransactionStore:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.by_id: dict[str, TransactionMetadata] = {}
+        # How many ids are in each state, by its number: metrics ask for it, and there may be very many ids.
+        self.state_counts = [0] * len(TransactionState)
 
     def replay(self, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
-        if value is None:
-            self.by_id.pop(key.transactional_id, None)
-        else:
-            self.by_id[key.transactional_id] = metadata_from_record(key.transactional_id, value)
+        metadata = None if value is None else metadata_from_record(key.transactional_id, value)
+        before = self.by_id.get(key.transactional_id)
+        if before is not None:
+            self.state_counts[before.state] -= 1
+        if metadata is not None:
+            self.state_counts[metadata.state] += 1
+            self.by_id[key.transactional_id] = metadata
+        elif before is not None:
+            del self.by_id[key.transactional_id]
 
     def get(self, transactional_id: str) -> TransactionMetadata:
         """Raises INVALID_REQUEST for an empty id, INVALID_PRODUCER_ID_MAPPING for an unknown one."""
@@ -73,6 +80,13 @@ class TransactionStore:
         values["transaction_last_update_timestamp_ms"] = now_ms
         values.update(changes)
         return self.write(transactional_id, TransactionLogValue(**values), last_producer_epoch, decision)
+
+    def validate(self) -> None:
+        counted = [0] * len(TransactionState)
+        for metadata in self.by_id.values():
+            metadata.validate()
+            counted[metadata.state] += 1
+        assert self.state_counts == counted, "the counts by state are not those of the transactional ids"
 
 
 def check_transactional_id(transactional_id: str) -> None:

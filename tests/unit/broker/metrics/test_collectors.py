@@ -19,6 +19,8 @@ from kio.schema.offset_commit.v9.request import (
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from tests.unit.broker.bench import Bench, fetch_request, fetched, until
 from tests.unit.broker.metrics.metrics_bench import on_metered_broker, samples_in, scrape
+from tests.unit.broker.transaction_bench import TransactionalProducer
+from tests.unit.core.transactions.test_transaction_listing import UnwalkableIds
 from tests.unit.metrics.test_client_series import GAUGE, SUM, metrics_data
 
 from ottla.broker.fair_scheduler import ITEMS_PER_SLICE
@@ -227,6 +229,20 @@ async def test_a_request_waits_in_the_queue_for_the_one_before_it(bench: Bench) 
     await asyncio.gather(bench.ask(slow), bench.ask(slow))
     samples = await scrape(bench)
     assert 2900 < samples['kafka_network_requestmetrics_requestqueuetimems_sum{request="Fetch"}'] < 3500
+
+
+@on_metered_broker()
+async def test_transactional_ids_are_counted_without_a_visit_to_each(bench: Bench) -> None:
+    for name in ("a", "b"):
+        producer = TransactionalProducer(bench, name)
+        while (code := await producer.init()) is not ErrorCode.none:
+            assert code in (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
+            await asyncio.sleep(0.1)
+    for runtime in bench.services.transactions.get().runtimes:
+        store = runtime.shard._store
+        store.by_id = UnwalkableIds(store.by_id)
+    samples = await scrape(bench)
+    assert samples.of("ottla_transactional_ids") == {'ottla_transactional_ids{state="empty"}': 2}
 
 
 @on_metered_broker()

@@ -11,6 +11,7 @@ from tests.unit.core.transactions.transaction_shell import (
 )
 
 from ottla.core.transactions.commands import DescribeTransaction, ListTransactions
+from ottla.core.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode
 
 
@@ -96,3 +97,34 @@ def test_an_unknown_transactional_id_cannot_be_described() -> None:
     shell = TransactionShell()
     shell.rejected(DescribeTransaction(transactional_id=""), ErrorCode.invalid_request)
     shell.rejected(DescribeTransaction(transactional_id="unknown"), ErrorCode.transactional_id_not_found)
+
+
+class UnwalkableIds(dict[str, Any]):
+    def __iter__(self) -> Any:
+        raise AssertionError("all transactional ids were visited")
+
+    keys = values = items = __iter__
+
+
+def test_transactional_ids_are_counted_by_state_without_a_visit_to_each() -> None:
+    """A scrape asks for the counts in one turn of the event loop. `validate` compares them after every event."""
+    shell = shell_with_transactions()
+    store = shell.machine._store
+    store.by_id, everything = UnwalkableIds(store.by_id), store.by_id
+    expected = {TransactionState.EMPTY: 1, TransactionState.ONGOING: 1, TransactionState.PREPARE_COMMIT: 1}
+    assert shell.machine.state_counts() == expected
+    store.by_id = everything
+    shell.advance(120_000)  # the open transaction times out, and its markers are not written
+    expected = {
+        TransactionState.EMPTY: 1,
+        TransactionState.PREPARE_ABORT: 1,
+        TransactionState.PREPARE_COMMIT: 1,
+    }
+    assert shell.machine.state_counts() == expected
+
+
+def test_validation_finds_a_wrong_count_of_states() -> None:
+    shell = shell_with_transactions()
+    shell.machine._store.state_counts[TransactionState.EMPTY] += 1
+    with pytest.raises(AssertionError, match="counts by state"):
+        shell.machine.validate()
