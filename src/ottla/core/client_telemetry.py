@@ -12,9 +12,13 @@ from zlib import crc32
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.regex import compile_regex
+from ottla.records.compression import CODEC_NAMES
 
 DEFAULT_INTERVAL_MS = 300_000
-_INSTANCES_MAX = 16_384
+_INSTANCES_MAX = 16_384  # as in Kafka
+# A label is kept for each instance, exposed with each series and sent with each push. Kafka has no limit, and a client
+# id may have 32,767 bytes. `match` sees what is kept.
+LABEL_CHARS_MAX = 255
 _ALL = "*"
 
 
@@ -36,73 +40,147 @@ class TelemetrySubscription(NamedTuple):
 
 
 class ClientInstance:
-    __slots__ = ("is_terminating", "labels", "last_push_ms", "pushed_bytes", "subscription")
+    """A client that has requested its subscription. It may send one request in each interval, as in Kafka.
+
+    A push may follow the request for the subscription sooner: a client pushes first after half an interval to one and
+    a half, so that the pushes of all clients are spread over the interval. A request that is rejected does not count,
+    so that a client whose subscription is unknown can ask for it at once.
+    """
+
+    __slots__ = ("_accepted_ms", "_may_push_early", "is_terminating", "labels", "subscription")
 
     def __init__(self, labels: ClientLabels, subscription: TelemetrySubscription) -> None:
         self.labels = labels
         self.subscription = subscription
-        self.last_push_ms: int | None = None
         self.is_terminating = False
-        self.pushed_bytes = 0
+        self._accepted_ms: int | None = None  # the last request that was accepted
+        self._may_push_early = False
+
+    def subscription_changed(self, subscription: TelemetrySubscription) -> None:
+        """The interval begins anew, because the client asks and pushes as soon as it learns of the change."""
+        self.subscription = subscription
+        self._accepted_ms = None
+
+    def subscribe(self, now_ms: int) -> None:
+        """Accepts a request for the subscription. Raises KafkaError if the request before it was too short ago."""
+        if not self._is_interval_over(now_ms):
+            raise self._throttled()
+        self._accepted_ms = now_ms
+        self._may_push_early = True
+
+    def push(
+        self,
+        subscription_id: int,
+        compression_type: int,
+        size: int,
+        max_bytes: int,
+        *,
+        terminating: bool,
+        now_ms: int,
+    ) -> None:
+        """Accepts a push of `size` bytes. Raises KafkaError if it is rejected."""
+        self._check_push(subscription_id, compression_type, size, max_bytes, terminating, now_ms)
+        self.is_terminating = terminating
+        self._accepted_ms = now_ms
+        self._may_push_early = False
+
+    def _check_push(
+        self,
+        subscription_id: int,
+        compression_type: int,
+        size: int,
+        max_bytes: int,
+        terminating: bool,
+        now_ms: int,
+    ) -> None:
+        """In Kafka's order: a client that pushes too often does not learn whether the rest is valid."""
+        if self.is_terminating:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"client instance {self.labels.client_instance_id} has sent its terminating push already",
+            )
+        if not (terminating or self._may_push_early or self._is_interval_over(now_ms)):
+            raise self._throttled()
+        if subscription_id != self.subscription.subscription_id:
+            raise KafkaError(
+                ErrorCode.unknown_subscription_id,
+                f"the subscription is {self.subscription.subscription_id}, not {subscription_id}: request it again",
+            )
+        if not 0 <= compression_type < len(CODEC_NAMES):
+            raise KafkaError(
+                ErrorCode.unsupported_compression_type, f"there is no codec with the id {compression_type}"
+            )
+        if size > max_bytes:
+            raise KafkaError(
+                ErrorCode.telemetry_too_large,
+                f"{size} bytes are more than telemetry.max.bytes={max_bytes}",
+            )
+
+    def _is_interval_over(self, now_ms: int) -> bool:
+        return self._accepted_ms is None or now_ms - self._accepted_ms >= self.subscription.interval_ms
+
+    def _throttled(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.throttling_quota_exceeded,
+            f"client instance {self.labels.client_instance_id} sends telemetry requests too often: it may send one "
+            f"in {self.subscription.interval_ms} ms",
+        )
 
 
 class ClientTelemetry:
     def __init__(self, max_push_bytes: int) -> None:
         self.max_push_bytes = max_push_bytes
         self._configs: Mapping[str, Mapping[str, str]] = {}
-        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()  # the last used one is the last
 
     def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Sets all client-metrics resources, by name. Clients learn of changes at their next push."""
         self._configs = configs
         for instance in self._instances.values():
-            instance.subscription = self._subscription_of(instance.labels)
+            subscription = self._subscription_of(instance.labels)
+            if subscription != instance.subscription:
+                instance.subscription_changed(subscription)
 
-    def subscribe(self, instance_id: UUID, labels: ClientLabels) -> TelemetrySubscription:
-        subscription = self._subscription_of(labels)
-        self._instances[instance_id] = ClientInstance(labels, subscription)
+    def subscribe(self, instance_id: UUID, labels: ClientLabels, now_ms: int) -> TelemetrySubscription:
+        """Raises KafkaError if the client asks too often."""
+        labels = ClientLabels._make(label[:LABEL_CHARS_MAX] for label in labels)
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            instance = self._instances[instance_id] = ClientInstance(labels, self._subscription_of(labels))
+            if len(self._instances) > _INSTANCES_MAX:
+                self._instances.popitem(last=False)
+        elif instance.labels != labels:  # it has connected again
+            instance.labels, instance.subscription = labels, self._subscription_of(labels)
         self._instances.move_to_end(instance_id)
-        if len(self._instances) > _INSTANCES_MAX:
-            self._instances.popitem(last=False)
-        return subscription
+        instance.subscribe(now_ms)
+        return instance.subscription
 
     def push(
-        self, instance_id: UUID | None, subscription_id: int, size: int, *, terminating: bool, now_ms: int
+        self,
+        instance_id: UUID | None,
+        subscription_id: int,
+        compression_type: int,
+        size: int,
+        *,
+        terminating: bool,
+        now_ms: int,
     ) -> ClientInstance:
         """Accepts a push of `size` bytes. Raises KafkaError if it is rejected."""
         instance = None if instance_id is None else self._instances.get(instance_id)
-        if instance is None:
+        if instance_id is None or instance is None:
             raise KafkaError(
                 ErrorCode.invalid_request,
                 f"client instance {instance_id} has not requested its subscriptions",
             )
-        if instance.is_terminating:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"client instance {instance_id} has sent its terminating push already",
-            )
-        if instance.subscription.subscription_id != subscription_id:
-            raise KafkaError(
-                ErrorCode.unknown_subscription_id,
-                f"the subscription is {instance.subscription.subscription_id}, not {subscription_id}: request it again",
-            )
-        last_ms = instance.last_push_ms
-        if (
-            not terminating
-            and last_ms is not None
-            and now_ms - last_ms < instance.subscription.interval_ms // 2
-        ):
-            raise KafkaError(
-                ErrorCode.throttling_quota_exceeded, f"client instance {instance_id} pushes too often"
-            )
-        if size > self.max_push_bytes:
-            raise KafkaError(
-                ErrorCode.telemetry_too_large,
-                f"{size} bytes are more than telemetry.max.bytes={self.max_push_bytes}",
-            )
-        instance.last_push_ms = now_ms
-        instance.is_terminating = terminating
-        instance.pushed_bytes += size
+        self._instances.move_to_end(instance_id)
+        instance.push(
+            subscription_id,
+            compression_type,
+            size,
+            self.max_push_bytes,
+            terminating=terminating,
+            now_ms=now_ms,
+        )
         return instance
 
     def _subscription_of(self, labels: ClientLabels) -> TelemetrySubscription:

@@ -234,6 +234,20 @@ async def test_a_client_subscribes_to_telemetry_pushes_in_time_and_terminates(be
 
 
 @on_broker()
+async def test_a_client_that_subscribes_to_telemetry_too_often_is_throttled(bench: Bench) -> None:
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="a.", interval_ms="10000")
+    answer = await subscribe(bench)
+    request = push(answer.client_instance_id, answer.subscription_id, b"m")
+    assert await pushed(bench, request) is ErrorCode.none
+    again = await subscribe(bench, answer.client_instance_id)
+    assert again.error_code is ErrorCode.throttling_quota_exceeded
+    assert again.requested_metrics == ()
+    assert await pushed(bench, request) is ErrorCode.throttling_quota_exceeded
+    await asyncio.sleep(10)
+    assert (await subscribe(bench, answer.client_instance_id)).error_code is ErrorCode.none
+
+
+@on_broker()
 async def test_a_changed_telemetry_subscription_is_reported_with_the_next_push(bench: Bench) -> None:
     await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="a.", interval_ms="1000")
     answer = await subscribe(bench)

@@ -9,7 +9,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import BrokerServices
 from ottla.core.client_telemetry import ClientLabels
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 
@@ -20,7 +20,11 @@ def handle(
     host, _, port = context.connection.stream.peer.rpartition(":")
     name, version = context.connection.client_software
     labels = ClientLabels(str(instance_id), context.client_id, name, version, host, port)
-    subscription = services.telemetry.subscribe(instance_id, labels)
+    telemetry = services.telemetry
+    try:
+        subscription = telemetry.subscribe(instance_id, labels, services.env.clock.monotonic_ms())
+    except KafkaError as error:
+        return _rejection(error.code)
     return GetTelemetrySubscriptionsResponse(
         throttle_time=timedelta(),
         error_code=ErrorCode.none,
@@ -28,7 +32,21 @@ def handle(
         subscription_id=subscription.subscription_id,
         accepted_compression_types=(ZSTD, LZ4, GZIP, SNAPPY),
         push_interval=timedelta(milliseconds=subscription.interval_ms),
-        telemetry_max_bytes=services.telemetry.max_push_bytes,
+        telemetry_max_bytes=telemetry.max_push_bytes,
         delta_temporality=True,
         requested_metrics=subscription.metrics,
+    )
+
+
+def _rejection(code: ErrorCode) -> GetTelemetrySubscriptionsResponse:
+    return GetTelemetrySubscriptionsResponse(
+        throttle_time=timedelta(),
+        error_code=code,
+        client_instance_id=None,
+        subscription_id=0,
+        accepted_compression_types=(),
+        push_interval=timedelta(),
+        telemetry_max_bytes=0,
+        delta_temporality=False,
+        requested_metrics=(),
     )

@@ -10,7 +10,7 @@ from kio.schema.push_telemetry.v0.response import PushTelemetryResponse
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.records.compression import CODEC_NAMES, decompress
+from ottla.records.compression import decompress
 
 logger = logging.getLogger("ottla.telemetry")
 
@@ -28,14 +28,10 @@ async def handle(
 
 async def _receive(services: BrokerServices, context: RequestContext, request: PushTelemetryRequest) -> None:
     telemetry = services.telemetry
-    if not 0 <= request.compression_type < len(CODEC_NAMES):
-        raise KafkaError(
-            ErrorCode.unsupported_compression_type,
-            f"there is no codec with the id {request.compression_type}",
-        )
     instance = telemetry.push(
         request.client_instance_id,
         request.subscription_id,
+        request.compression_type,
         len(request.metrics),
         terminating=request.terminating,
         now_ms=services.env.clock.monotonic_ms(),
