@@ -269,6 +269,7 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
     config, env, shared = node.config, node.env, node.services
     delayed_operations = DelayedOperations()
     for_producer_ids = node.new_controller_client()  # they must not wait behind long requests of clients
+    telemetry_thread = SerialThread(env.threads, shared.tasks)
     services = BrokerServices(
         config=config,
         env=env,
@@ -283,6 +284,7 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
         partitions=PartitionHost(env, config, node.log_dirs, delayed_operations),
         delayed_operations=delayed_operations,
         record_thread=SerialThread(env.threads, shared.tasks),
+        telemetry_thread=telemetry_thread,
         producer_ids=ProducerIds(
             shared.tasks,
             lambda: for_producer_ids.submit(AllocateProducerIds(config.node_id, lifecycle.broker_epoch)),
@@ -295,17 +297,17 @@ def _new_services(node: QuorumNode, lifecycle: BrokerLifecycle) -> BrokerService
         fetch_sessions=Lazy(lambda: _new_fetch_sessions(config, delayed_operations)),
         groups=Lazy(lambda: _new_group_coordinator(services)),
         transactions=Lazy(lambda: _new_transaction_coordinator(services)),
-        client_metrics=_new_client_metrics(shared),
+        client_metrics=_new_client_metrics(shared, telemetry_thread),
     )
     return services
 
 
-def _new_client_metrics(services: NodeServices) -> "ClientMetrics | None":
+def _new_client_metrics(services: NodeServices, thread: SerialThread) -> "ClientMetrics | None":
     if not takes_client_metrics(services.config):
         return None
     from ottla.broker.metrics.clients import ClientMetrics
 
-    return ClientMetrics(services)
+    return ClientMetrics(services, thread)
 
 
 # Imported with the first request that needs them: a broker without groups and transactions starts faster.

@@ -91,6 +91,9 @@ class BrokerServices(NodeServices):
     partitions: "PartitionHost"
     delayed_operations: "DelayedOperations"
     record_thread: "SerialThread"  # reads the records of batches
+    telemetry_thread: (
+        "SerialThread"  # reads what clients push, so that no request of another client waits for it
+    )
     producer_ids: "ProducerIds"
     # For the topics that Metadata and FindCoordinator create. A request that times out ends its connection, and these
     # time out soon: no other request may be on it.

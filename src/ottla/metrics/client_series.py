@@ -1,13 +1,15 @@
 """The metrics that clients have pushed, as families of Prometheus. Their number is bounded, and old ones are forgotten.
 
-Nothing here knows the time: it is an argument.
+Nothing here knows the time: it is an argument. The names and labels of a push are made in a thread (`series_of`), so
+that the event loop only has to look them up.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ottla.metrics.family import Family, Kind
-from ottla.metrics.otlp import PushedSample
+from ottla.metrics.otlp import PushedMetrics, PushedSample
 from ottla.metrics.text import labels, line
 
 CLIENTS_MAX = 1000
@@ -18,6 +20,49 @@ _EXPIRES_AFTER_INTERVALS = 3
 _NO_NAME = re.compile(r"[^a-z0-9_]+")
 
 Series = tuple[str, str]  # the name of the family, the labels as text
+
+
+class PushedValue(NamedTuple):
+    """`is_delta`: the value is an increase."""
+
+    value: float
+    is_delta: bool
+
+
+class PushedSeries(NamedTuple):
+    """A push, as it is added to the series of its client."""
+
+    instance_id: str
+    values: dict[Series, PushedValue]
+    families: dict[str, Family]  # of the values, by name
+    dropped: int
+    limits: frozenset[str]
+
+
+def series_of(pushed: PushedMetrics, instance_id: str, client_id: str) -> PushedSeries:
+    """Takes some milliseconds for a long push: run it in a thread. The dictionary also hashes all names and labels."""
+    own = {"client_id": client_id, "client_instance_id": instance_id}
+    values: dict[Series, PushedValue] = {}
+    families: dict[str, Family] = {}
+    names: dict[tuple[str, bool], str] = {}
+    for sample in pushed.samples:
+        key = (sample.name, sample.is_counter)
+        name = names.get(key)
+        if name is None:
+            name = names[key] = metric_name(sample.name, is_counter=sample.is_counter)
+        if name not in families:
+            kind = Kind.COUNTER if sample.is_counter else Kind.GAUGE
+            families[name] = Family(name, kind, f"{sample.name} of clients (KIP-714).")
+        series = (name, _labels_of(sample, own))
+        before = values[series].value if sample.is_delta and series in values else 0
+        values[series] = PushedValue(before + sample.value, sample.is_delta)
+    return PushedSeries(instance_id, values, families, pushed.dropped, pushed.limits)
+
+
+def _labels_of(sample: PushedSample, own: dict[str, str]) -> str:
+    """In one order, so that the same labels are the same series."""
+    given = {_NO_NAME.sub("_", key.lower()): value for key, value in sample.labels}
+    return labels(**{name: value for name, value in sorted(_valid(given)) if name not in own}, **own)
 
 
 class _Client:
@@ -38,19 +83,28 @@ class ClientSeries:
     def clients(self) -> int:
         return len(self._clients)
 
-    def add(
-        self, instance_id: str, client_id: str, samples: Iterable[PushedSample], interval_ms: int, now_ms: int
-    ) -> None:
+    def add(self, push: PushedSeries, interval_ms: int, now_ms: int) -> set[str]:
+        """Returns the limits that the push has exceeded."""
         self.pushes += 1
-        client = self._clients.get(instance_id)
+        self.dropped += push.dropped
+        limits = set(push.limits)
+        client = self._clients.get(push.instance_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
-                self.dropped += sum(1 for _ in samples)
-                return
-            client = self._clients[instance_id] = _Client()
+                self.dropped += len(push.values)
+                return limits | {f"more than {CLIENTS_MAX} clients"}
+            client = self._clients[push.instance_id] = _Client()
         client.expires_ms = now_ms + _EXPIRES_AFTER_INTERVALS * interval_ms
-        for sample in samples:
-            self._add(client, sample, {"client_id": client_id, "client_instance_id": instance_id})
+        for series, pushed in push.values.items():
+            before = client.values.get(series)
+            if before is None:
+                if limit := self._add_series(client, push.families[series[0]]):
+                    self.dropped += 1
+                    limits.add(limit)
+                    continue
+                before = 0
+            client.values[series] = before + pushed.value if pushed.is_delta else pushed.value
+        return limits
 
     def expire(self, now_ms: int) -> None:
         for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
@@ -61,23 +115,18 @@ class ClientSeries:
     def items(self) -> list[tuple[Series, float]]:
         return [item for client in self._clients.values() for item in client.values.items()]
 
-    def _add(self, client: _Client, sample: PushedSample, own_labels: dict[str, str]) -> None:
-        name = metric_name(sample.name, is_counter=sample.is_counter)
-        family = self.families.get(name)
-        kind = Kind.COUNTER if sample.is_counter else Kind.GAUGE
-        if family is None and len(self.families) < FAMILIES_MAX:
-            text = f"{sample.name} of clients (KIP-714)."
-            family = self.families[name] = Family(name, kind, text)
-        given = {_NO_NAME.sub("_", key.lower()): value for key, value in sample.labels}
-        series = (name, labels(**(dict(_valid(given)) | own_labels)))
-        is_new = series not in client.values
-        has_room = self._series < SERIES_MAX and len(client.values) < SERIES_PER_CLIENT_MAX
-        if family is None or family.kind is not kind or (is_new and not has_room):
-            self.dropped += 1
-            return
-        self._series += is_new
-        before = client.values.get(series, 0) if sample.is_delta else 0
-        client.values[series] = before + sample.value
+    def _add_series(self, client: _Client, family: Family) -> str:
+        """Makes room for a series. Returns the limit that leaves none, if there is one."""
+        if len(client.values) >= SERIES_PER_CLIENT_MAX:
+            return f"more than {SERIES_PER_CLIENT_MAX} series of a client"
+        if self._series >= SERIES_MAX:
+            return f"more than {SERIES_MAX} series"
+        if family.name not in self.families:
+            if len(self.families) >= FAMILIES_MAX:
+                return f"more than {FAMILIES_MAX} names"
+            self.families[family.name] = family
+        self._series += 1
+        return ""
 
 
 def _valid(given: dict[str, str]) -> Iterator[tuple[str, str]]:

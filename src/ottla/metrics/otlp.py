@@ -2,12 +2,26 @@
 
 Only the messages and fields that are exposed are read; the others are skipped, as protobuf allows. A reader of our own
 is smaller than a dependency on protobuf with generated classes.
+
+A push of a few hundred bytes may decompress to a megabyte. So what is read of one push is limited: the samples, the
+fields, and the lengths of names and labels. Kafka's own clients stay far below, but for a consumer of hundreds of
+partitions whose metrics are all subscribed to.
 """
 
 from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
+
+# A client exposes no more than `client_series.SERIES_PER_CLIENT_MAX` of them.
+SAMPLES_MAX = 1000
+# The time to read a push grows with its fields: this many take about 0.1 s. A sample of Kafka's clients has 20 to 50.
+FIELDS_MAX = 100_000
+# Kafka's longest names have about 100 bytes, and a topic, which is the longest label, 249. A client has up to 5 labels
+# for a sample. A longer text would be repeated in each series.
+NAME_BYTES_MAX = 255
+LABELS_MAX = 16
+LABEL_BYTES_MAX = 255
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _SIGNED = Struct("<d"), Struct("<q")
@@ -16,6 +30,14 @@ _DELTA = 1
 
 class OtlpError(ValueError):
     """The bytes are not MetricsData."""
+
+
+class _LimitReached(Exception):
+    """The rest of the push is not read."""
+
+
+class _LabelLimit(Exception):
+    """The sample is not read."""
 
 
 class PushedSample(NamedTuple):
@@ -28,22 +50,30 @@ class PushedSample(NamedTuple):
     is_delta: bool
 
 
-def read_metrics(data: bytes) -> list[PushedSample]:
+class PushedMetrics(NamedTuple):
+    """`limits` are those that the push has exceeded. `dropped` counts its samples that are missing for that reason; the
+    part of a push that is not read counts as one.
+    """
+
+    samples: list[PushedSample]
+    dropped: int
+    limits: frozenset[str]
+
+
+def read_metrics(data: bytes) -> PushedMetrics:
     """Raises OtlpError."""
+    reader = _MetricsReader()
     try:
-        return [
-            sample
-            for of_resource in _messages(data, 1)
-            for of_scope in _messages(of_resource, 2)
-            for metric in _messages(of_scope, 2)
-            for sample in _samples(metric)
-        ]
+        reader.read(data)
+    except _LimitReached as limit:
+        reader.drop(str(limit))
     except (IndexError, UnicodeDecodeError, StructError) as error:
         raise OtlpError(f"the metrics are malformed: {error}") from error
+    return PushedMetrics(reader.samples, reader.dropped, frozenset(reader.limits))
 
 
 def with_resource_attributes(data: bytes, attributes: dict[str, str]) -> bytes:
-    """The same metrics, of a resource that has these attributes too.
+    """The same metrics, of a resource that has these attributes too. Raises OtlpError.
 
     A message that occurs twice where one is expected is merged by every reader of protobuf.
     """
@@ -52,81 +82,128 @@ def with_resource_attributes(data: bytes, attributes: dict[str, str]) -> bytes:
         for name, value in attributes.items()
     )
     resource = _field(1, pairs)
-    return b"".join(_field(1, message + resource) for message in _messages(data, 1))
+    try:
+        return b"".join(_field(1, message + resource) for message in _FieldReader().messages(data, 1))
+    except _LimitReached as limit:
+        raise OtlpError(str(limit)) from None
 
 
-def _samples(metric: bytes) -> Iterator[PushedSample]:
-    name = ""
-    for number, value in _fields(metric):
-        if not isinstance(value, bytes):
-            continue
-        if number == 1:
-            name = value.decode()
-        elif number in (5, 7):  # a gauge or a sum; histograms are not sent by Kafka's clients
-            options = {key: item for key, item in _fields(value) if isinstance(item, int)}
-            is_counter = number == 7 and bool(options.get(3))
-            is_delta = number == 7 and options.get(2) == _DELTA
-            for point in _messages(value, 1):
-                labels, found = _point(point)
-                if found is not None:
-                    yield PushedSample(name, labels, found, is_counter, is_delta)
+class _FieldReader:
+    """Counts the fields that it reads."""
+
+    def __init__(self) -> None:
+        self._fields_left = FIELDS_MAX
+
+    def messages(self, data: bytes, wanted: int) -> Iterator[bytes]:
+        for number, value in self.fields(data):
+            if number == wanted and isinstance(value, bytes):
+                yield value
+
+    def fields(self, data: bytes) -> Iterator[tuple[int, int | bytes]]:
+        """Number and value of each field: an int for a varint, bytes for all others. A fixed field has 8 or 4 bytes."""
+        position = 0
+        while position < len(data):
+            if not self._fields_left:
+                raise _LimitReached(f"more than {FIELDS_MAX} fields in a push")
+            self._fields_left -= 1
+            tag, position = _varint(data, position)
+            number, wire_type = tag >> 3, tag & 7
+            if wire_type == _VARINT:
+                value, position = _varint(data, position)
+                yield number, value
+                continue
+            if wire_type == _BYTES:
+                size, position = _varint(data, position)
+            elif wire_type in (_FIXED64, _FIXED32):
+                size = 8 if wire_type == _FIXED64 else 4
+            else:
+                raise OtlpError(f"field {number} has the wire type {wire_type}")
+            if position + size > len(data):
+                raise OtlpError(f"field {number} ends after the message")
+            yield number, data[position : position + size]
+            position += size
 
 
-def _point(point: bytes) -> tuple[tuple[tuple[str, str], ...], float | None]:
-    labels: list[tuple[str, str]] = []
-    found: float | None = None
-    for number, value in _fields(point):
-        if number == 4 and isinstance(value, bytes):
-            found = _DOUBLE.unpack(value)[0]
-        elif number == 6 and isinstance(value, bytes):
-            found = _SIGNED.unpack(value)[0]
-        elif number == 7 and isinstance(value, bytes):
-            labels.append(_attribute(value))
-    return tuple(labels), found
+class _MetricsReader(_FieldReader):
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples: list[PushedSample] = []
+        self.dropped = 0
+        self.limits: set[str] = set()
+
+    def drop(self, limit: str) -> None:
+        self.dropped += 1
+        self.limits.add(limit)
+
+    def read(self, data: bytes) -> None:
+        for of_resource in self.messages(data, 1):
+            for of_scope in self.messages(of_resource, 2):
+                for metric in self.messages(of_scope, 2):
+                    self._read_metric(metric)
+
+    def _read_metric(self, metric: bytes) -> None:
+        name = b""
+        for number, value in self.fields(metric):
+            if not isinstance(value, bytes):
+                continue
+            if number == 1:
+                name = value
+            elif number in (5, 7):  # a gauge or a sum; histograms are not sent by Kafka's clients
+                self._read_points(name, value, is_sum=number == 7)
+
+    def _read_points(self, name: bytes, data: bytes, *, is_sum: bool) -> None:
+        limit = "" if len(name) <= NAME_BYTES_MAX else f"more than {NAME_BYTES_MAX} bytes in a name"
+        text = "" if limit else name.decode()
+        options = {key: item for key, item in self.fields(data) if isinstance(item, int)}
+        is_counter = is_sum and bool(options.get(3))
+        is_delta = is_sum and options.get(2) == _DELTA
+        for point in self.messages(data, 1):
+            if len(self.samples) + self.dropped >= SAMPLES_MAX:
+                raise _LimitReached(f"more than {SAMPLES_MAX} samples in a push")
+            try:
+                labels, found = self._read_point(point)
+            except _LabelLimit as exceeded:
+                self.drop(limit or str(exceeded))
+                continue
+            if limit:
+                self.drop(limit)
+            elif found is not None:
+                self.samples.append(PushedSample(text, labels, found, is_counter, is_delta))
+
+    def _read_point(self, point: bytes) -> tuple[tuple[tuple[str, str], ...], float | None]:
+        labels: list[tuple[str, str]] = []
+        found: float | None = None
+        for number, value in self.fields(point):
+            if number == 4 and isinstance(value, bytes):
+                found = _DOUBLE.unpack(value)[0]
+            elif number == 6 and isinstance(value, bytes):
+                found = _SIGNED.unpack(value)[0]
+            elif number == 7 and isinstance(value, bytes):
+                if len(labels) == LABELS_MAX:
+                    raise _LabelLimit(f"more than {LABELS_MAX} labels of a sample")
+                labels.append(self._read_attribute(value))
+        return tuple(labels), found
+
+    def _read_attribute(self, pair: bytes) -> tuple[str, str]:
+        key, text = "", ""
+        for number, value in self.fields(pair):
+            if number == 1 and isinstance(value, bytes):
+                key = _label_text(value)
+            elif number == 2 and isinstance(value, bytes):
+                for kind, item in self.fields(value):
+                    if kind == 1 and isinstance(item, bytes):
+                        text = _label_text(item)
+                    elif kind == 4 and isinstance(item, bytes):
+                        text = str(_DOUBLE.unpack(item)[0])
+                    elif isinstance(item, int):
+                        text = str(item)
+        return key, text
 
 
-def _attribute(pair: bytes) -> tuple[str, str]:
-    key, text = "", ""
-    for number, value in _fields(pair):
-        if number == 1 and isinstance(value, bytes):
-            key = value.decode()
-        elif number == 2 and isinstance(value, bytes):
-            for kind, item in _fields(value):
-                if kind == 1 and isinstance(item, bytes):
-                    text = item.decode()
-                elif kind == 4 and isinstance(item, bytes):
-                    text = str(_DOUBLE.unpack(item)[0])
-                elif isinstance(item, int):
-                    text = str(item)
-    return key, text
-
-
-def _messages(data: bytes, wanted: int) -> Iterator[bytes]:
-    for number, value in _fields(data):
-        if number == wanted and isinstance(value, bytes):
-            yield value
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: an int for a varint, bytes for all others. A fixed field has 8 or 4 bytes."""
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type == _VARINT:
-            value, position = _varint(data, position)
-            yield number, value
-            continue
-        if wire_type == _BYTES:
-            size, position = _varint(data, position)
-        elif wire_type in (_FIXED64, _FIXED32):
-            size = 8 if wire_type == _FIXED64 else 4
-        else:
-            raise OtlpError(f"field {number} has the wire type {wire_type}")
-        if position + size > len(data):
-            raise OtlpError(f"field {number} ends after the message")
-        yield number, data[position : position + size]
-        position += size
+def _label_text(data: bytes) -> str:
+    if len(data) > LABEL_BYTES_MAX:
+        raise _LabelLimit(f"more than {LABEL_BYTES_MAX} bytes in the name or value of a label")
+    return data.decode()
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

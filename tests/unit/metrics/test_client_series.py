@@ -8,13 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metrics import client_series
-from ottla.metrics.client_series import ClientSeries, metric_name
-from ottla.metrics.otlp import OtlpError, PushedSample, read_metrics, with_resource_attributes
+from ottla.metrics.client_series import ClientSeries, metric_name, series_of
+from ottla.metrics.otlp import (
+    FIELDS_MAX,
+    LABEL_BYTES_MAX,
+    LABELS_MAX,
+    NAME_BYTES_MAX,
+    SAMPLES_MAX,
+    OtlpError,
+    PushedMetrics,
+    PushedSample,
+    read_metrics,
+    with_resource_attributes,
+)
 
 
 def field(number: int, data: bytes) -> bytes:
-    assert len(data) < 128
-    return bytes([number << 3 | 2, len(data)]) + data
+    return bytes([number << 3 | 2]) + length(data) + data
 
 
 def attribute(key: str, text: str) -> bytes:
@@ -22,13 +32,21 @@ def attribute(key: str, text: str) -> bytes:
 
 
 def metrics_data(*metrics: bytes) -> bytes:
-    scope = b"".join(b"\x12" + length(metric) + metric for metric in metrics)
-    resource = b"\x12" + length(scope) + scope
-    return b"\x0a" + length(resource) + resource
+    scope = b"".join(field(2, metric) for metric in metrics)
+    return field(1, field(2, scope))
 
 
 def length(data: bytes) -> bytes:
-    return bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+    left, encoded = len(data), b""
+    while left > 0x7F:
+        encoded += bytes([left & 0x7F | 0x80])
+        left >>= 7
+    return encoded + bytes([left])
+
+
+def gauge(name: str, *attributes: bytes, points: int = 1) -> bytes:
+    point = field(1, b"\x21" + struct.pack("<d", 2.5) + b"".join(attributes))
+    return field(1, name.encode()) + field(5, point * points)
 
 
 GAUGE = field(1, b"org.apache.kafka.producer.node.request.latency.avg") + field(
@@ -39,17 +57,38 @@ SUM = field(1, b"org.apache.kafka.producer.record.send.total") + field(
 )
 
 
+def pushed(*samples: PushedSample) -> PushedMetrics:
+    return PushedMetrics(list(samples), 0, frozenset())
+
+
+def add(
+    series: ClientSeries,
+    metrics: PushedMetrics,
+    instance_id: str = "i",
+    client_id: str = "app",
+    interval_ms: int = 1000,
+    now_ms: int = 0,
+) -> set[str]:
+    return series.add(series_of(metrics, instance_id, client_id), interval_ms, now_ms)
+
+
 def test_gauges_and_sums_are_read() -> None:
-    assert read_metrics(metrics_data(GAUGE, SUM)) == [
-        PushedSample(
-            "org.apache.kafka.producer.node.request.latency.avg",
-            (("node.id", "1"),),
-            2.5,
-            is_counter=False,
-            is_delta=False,
-        ),
-        PushedSample("org.apache.kafka.producer.record.send.total", (), 7, is_counter=True, is_delta=True),
-    ]
+    assert read_metrics(metrics_data(GAUGE, SUM)) == (
+        [
+            PushedSample(
+                "org.apache.kafka.producer.node.request.latency.avg",
+                (("node.id", "1"),),
+                2.5,
+                is_counter=False,
+                is_delta=False,
+            ),
+            PushedSample(
+                "org.apache.kafka.producer.record.send.total", (), 7, is_counter=True, is_delta=True
+            ),
+        ],
+        0,
+        frozenset(),
+    )
 
 
 def test_attributes_of_the_resource_are_added() -> None:
@@ -80,10 +119,80 @@ def test_a_part_of_the_bytes_is_an_error_and_nothing_else(size: int) -> None:
         read_metrics(metrics_data(GAUGE)[:size])
 
 
+@pytest.mark.parametrize(
+    ("metric", "limit"),
+    [
+        (gauge("n" * (NAME_BYTES_MAX + 1)), "255 bytes in a name"),
+        (gauge("m", *[attribute(str(n), "") for n in range(LABELS_MAX + 1)]), "16 labels"),
+        (gauge("m", attribute("k" * (LABEL_BYTES_MAX + 1), "")), "255 bytes in the name or value of a label"),
+        (
+            gauge("m", attribute("k", "v" * (LABEL_BYTES_MAX + 1))),
+            "255 bytes in the name or value of a label",
+        ),
+    ],
+)
+def test_a_sample_beyond_a_limit_is_dropped_and_counted_and_the_others_are_read(
+    metric: bytes, limit: str
+) -> None:
+    samples, dropped, limits = read_metrics(metrics_data(metric, GAUGE))
+    assert [sample.name for sample in samples] == ["org.apache.kafka.producer.node.request.latency.avg"]
+    assert dropped == 1
+    assert [limit in text for text in limits] == [True]
+
+
+def test_a_sample_at_the_limits_is_read() -> None:
+    labels = [
+        attribute("k" * (LABEL_BYTES_MAX - 2) + f"{n:02}", "v" * LABEL_BYTES_MAX) for n in range(LABELS_MAX)
+    ]
+    ((sample,), dropped, _) = read_metrics(metrics_data(gauge("n" * NAME_BYTES_MAX, *labels)))
+    assert (len(sample.name), len(sample.labels), dropped) == (NAME_BYTES_MAX, LABELS_MAX, 0)
+
+
+@pytest.mark.parametrize("name", ["m", "n" * 500_000])
+def test_a_push_is_read_up_to_its_limit_of_samples(name: str) -> None:
+    samples, dropped, limits = read_metrics(metrics_data(gauge(name, points=45_000), b"not read"))
+    assert len(samples) + dropped == SAMPLES_MAX + 1
+    assert len(samples) == (SAMPLES_MAX if name == "m" else 0)
+    assert f"more than {SAMPLES_MAX} samples in a push" in limits
+
+
+@pytest.mark.parametrize(
+    "data",
+    [field(1, b"") * (FIELDS_MAX + 1), metrics_data(gauge("m", points=2 * FIELDS_MAX))],
+    ids=["resources", "points"],
+)
+def test_a_push_is_read_up_to_its_limit_of_fields(data: bytes) -> None:
+    limits = frozenset({f"more than {FIELDS_MAX} fields in a push"})
+    assert read_metrics(data) == PushedMetrics([], 1, limits)
+
+
+def test_what_a_push_has_exceeded_is_counted_with_its_series() -> None:
+    series = ClientSeries()
+    long = gauge("n" * (NAME_BYTES_MAX + 1))
+    assert add(series, read_metrics(metrics_data(long, GAUGE))) == {"more than 255 bytes in a name"}
+    assert (len(series.items()), series.dropped) == (1, 1)
+
+
+def test_labels_in_another_order_are_the_same_series() -> None:
+    series = ClientSeries()
+    for names in ("ab", "ba"):
+        sample = PushedSample("m", tuple((name, "x") for name in names), 1, is_counter=True, is_delta=True)
+        add(series, pushed(sample, sample))
+    (((_, labels_text), value),) = series.items()
+    assert (labels_text, value) == ('{a="x",b="x",client_id="app",client_instance_id="i"}', 4)
+
+
+def test_a_client_cannot_forge_the_labels_of_another() -> None:
+    series = ClientSeries()
+    forged = (("client.id", "admin"), ("client_instance_id", "j"), ("Client-Id", "root"))
+    add(series, pushed(PushedSample("m", forged, 1, is_counter=False, is_delta=False)))
+    assert dict(series.items()) == {("m", '{client_id="app",client_instance_id="i"}'): 1}
+
+
 def test_deltas_are_added_up_and_old_clients_are_forgotten() -> None:
     series = ClientSeries()
     for now_ms in (0, 1000):
-        series.add("i", "app", read_metrics(metrics_data(GAUGE, SUM)), 1000, now_ms)
+        add(series, read_metrics(metrics_data(GAUGE, SUM)), now_ms=now_ms)
     own = 'client_id="app",client_instance_id="i"'
     assert dict(series.items()) == {
         (
@@ -104,14 +213,14 @@ def test_clients_and_series_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     series = ClientSeries()
     samples = [PushedSample(f"m{n}", (), 1, is_counter=False, is_delta=False) for n in range(5)]
     for instance in "abc":
-        series.add(instance, "app", samples, 1000, 0)
+        add(series, pushed(*samples), instance)
     assert (series.clients, len(series.items()), series.dropped) == (2, 6, 2 + 2 + 5)
 
 
 def test_a_metric_keeps_its_type() -> None:
     series = ClientSeries()
-    series.add("a", "app", [PushedSample("m.total", (), 1, is_counter=True, is_delta=True)], 1000, 0)
-    series.add("a", "app", [PushedSample("m.total", (), 9, is_counter=False, is_delta=False)], 1000, 0)
+    add(series, pushed(PushedSample("m.total", (), 1, is_counter=True, is_delta=True)))
+    add(series, pushed(PushedSample("m.total", (), 9, is_counter=False, is_delta=False)))
     assert sorted(name for (name, _), _ in series.items()) == ["m_count_now", "m_total"]
 
 

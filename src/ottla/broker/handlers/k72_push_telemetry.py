@@ -38,7 +38,7 @@ async def _receive(services: BrokerServices, context: RequestContext, request: P
     )
     unpack = partial(decompress, request.compression_type, request.metrics, telemetry.max_push_bytes)
     try:
-        metrics = await services.message_thread.run(unpack)
+        metrics = await services.telemetry_thread.run(unpack)
     except KafkaError as error:
         raise KafkaError(ErrorCode.invalid_record, error.message) from error
     logger.debug(

@@ -6,13 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.metrics import Collection, Collector, Family, Kind, line
-from ottla.metrics.client_series import ClientSeries, Series, sample_line
+from ottla.metrics.client_series import ClientSeries, PushedSeries, Series, sample_line, series_of
 from ottla.metrics.otlp import OtlpError, read_metrics, with_resource_attributes
 from ottla.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from ottla.broker.serial_thread import SerialThread
     from ottla.broker.services import NodeServices
-    from ottla.core.client_telemetry import ClientInstance
+    from ottla.core.client_telemetry import ClientInstance, ClientLabels
 
 logger = logging.getLogger("ottla.telemetry")
 
@@ -22,7 +25,7 @@ FAMILIES = (
     Family(
         "ottla_client_metrics_dropped_total",
         Kind.COUNTER,
-        "Pushed samples beyond a limit of clients or series, and pushes that could not be forwarded.",
+        "Pushed samples beyond a limit, and pushes that could not be forwarded.",
     ),
 )
 # Pushes that wait for the collector of OpenTelemetry. One more is dropped.
@@ -33,30 +36,34 @@ _FORWARD_TIMEOUT_S = 10
 class ClientMetrics(Collector):
     families: tuple[Family, ...] = FAMILIES
 
-    def __init__(self, services: "NodeServices") -> None:
+    def __init__(self, services: "NodeServices", thread: "SerialThread") -> None:
         self._services = services
+        self._thread = thread
         self._series = ClientSeries()
         self._url = services.config.get_str("ottla.telemetry.otlp.url")
         self._forwards = 0
         self._failed_forwards = 0
         self._is_reported = False
+        self._reported_limits: set[str] = set()
 
     async def receive(self, instance: "ClientInstance", data: bytes) -> None:
         """Raises KafkaError if `data` is malformed."""
-        try:
-            samples = await self._services.message_thread.run(partial(read_metrics, data))
-        except OtlpError as error:
-            raise KafkaError(ErrorCode.invalid_record, str(error)) from error
         labels = instance.labels
-        self._series.add(
-            labels.client_instance_id,
-            labels.client_id,
-            samples,
-            instance.subscription.interval_ms,
-            self._services.env.clock.monotonic_ms(),
-        )
+        push = await self._thread.run(partial(_read, data, labels))
+        now_ms = self._services.env.clock.monotonic_ms()
+        self._report(self._series.add(push, instance.subscription.interval_ms, now_ms), labels)
         if self._url and data:
             self._forward(labels._asdict(), data)
+
+    def _report(self, limits: "Set[str]", labels: "ClientLabels") -> None:
+        """Each limit once: clients that exceed it do so with each push."""
+        for limit in sorted(limits - self._reported_limits):
+            logger.warning(
+                "metrics of clients are dropped: %s (first by client %r, instance %s); see "
+                "ottla_client_metrics_dropped_total",
+                limit, labels.client_id, labels.client_instance_id,
+            )  # fmt: skip
+            self._reported_limits.add(limit)
 
     def _forward(self, attributes: dict[str, str], data: bytes) -> None:
         if self._forwards >= _FORWARDS_MAX:
@@ -84,6 +91,14 @@ class ClientMetrics(Collector):
         collection = _Clients(self._series, self._failed_forwards)
         self.families = collection.families
         return collection
+
+
+def _read(data: bytes, labels: "ClientLabels") -> PushedSeries:
+    """Runs in a thread. Raises KafkaError if `data` is malformed."""
+    try:
+        return series_of(read_metrics(data), labels.client_instance_id, labels.client_id)
+    except OtlpError as error:
+        raise KafkaError(ErrorCode.invalid_record, str(error)) from error
 
 
 def _post(url: str, attributes: dict[str, str], data: bytes) -> None:

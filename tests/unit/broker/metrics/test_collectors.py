@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,13 +22,14 @@ from tests.unit.broker.bench import Bench, fetch_request, fetched, until
 from tests.unit.broker.metrics.metrics_bench import on_metered_broker, samples_in, scrape
 from tests.unit.broker.transaction_bench import TransactionalProducer
 from tests.unit.core.transactions.test_transaction_listing import UnwalkableIds
-from tests.unit.metrics.test_client_series import GAUGE, SUM, metrics_data
+from tests.unit.metrics.test_client_series import GAUGE, SUM, gauge, metrics_data
 
 from ottla.broker.fair_scheduler import ITEMS_PER_SLICE
 from ottla.broker.metrics.scrape import scrape as scrape_in_slices
 from ottla.metrics import PROMETHEUS
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.records.compression import NONE, ZSTD, compress
 
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
 
@@ -291,26 +293,31 @@ async def test_a_scrape_of_many_partitions_is_divided_into_short_turns(bench: Be
     assert max(turns_ms) < 5
 
 
+async def subscribe(bench: Bench) -> Any:
+    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
+    return await bench.ask(GetTelemetrySubscriptionsRequest(client_instance_id=None))
+
+
+async def push(bench: Bench, subscription: Any, data: bytes, codec: int = NONE) -> ErrorCode:
+    """After the interval."""
+    request = PushTelemetryRequest(
+        client_instance_id=subscription.client_instance_id,
+        subscription_id=subscription.subscription_id,
+        terminating=False,
+        compression_type=codec,
+        metrics=data,
+    )
+    await asyncio.sleep(1)
+    code: ErrorCode = (await bench.ask(request)).error_code
+    return code
+
+
 @on_metered_broker()
 async def test_metrics_that_a_client_pushes_are_exposed(bench: Bench) -> None:
-    await bench.configure(ResourceType.CLIENT_METRICS, "all", metrics="*", interval_ms="1000")
-    answer = await bench.ask(GetTelemetrySubscriptionsRequest(client_instance_id=None))
-
-    async def push(data: bytes) -> ErrorCode:
-        request = PushTelemetryRequest(
-            client_instance_id=answer.client_instance_id,
-            subscription_id=answer.subscription_id,
-            terminating=False,
-            compression_type=0,
-            metrics=data,
-        )
-        await asyncio.sleep(1)
-        code: ErrorCode = (await bench.ask(request)).error_code
-        return code
-
-    assert await push(b"m") is ErrorCode.invalid_record
-    assert await push(metrics_data(GAUGE, SUM)) is ErrorCode.none
-    assert await push(metrics_data(SUM)) is ErrorCode.none
+    answer = await subscribe(bench)
+    assert await push(bench, answer, b"m") is ErrorCode.invalid_record
+    assert await push(bench, answer, metrics_data(GAUGE, SUM)) is ErrorCode.none
+    assert await push(bench, answer, metrics_data(SUM)) is ErrorCode.none
     samples = await scrape(bench)
     own = f'client_id="client",client_instance_id="{answer.client_instance_id}"'
     assert samples[f"org_apache_kafka_producer_record_send_total{{{own}}}"] == 14
@@ -320,6 +327,49 @@ async def test_metrics_that_a_client_pushes_are_exposed(bench: Bench) -> None:
     samples = await scrape(bench)
     assert samples["ottla_client_metrics_clients"] == 0
     assert not samples.of("org_apache_kafka_producer_record_send_total")
+
+
+@pytest.mark.timeout(60)
+@on_metered_broker()
+async def test_a_small_push_of_many_points_with_a_long_name_is_read_in_a_thread_of_its_own(
+    bench: Bench,
+) -> None:
+    """It took the event loop 280 s. The time is processor time of this thread, which others do not increase."""
+    packed = compress(ZSTD, metrics_data(gauge("n" * 500_000, points=45_000)))
+    assert len(packed) < 200
+    subscription = await subscribe(bench)
+    threads, in_threads_ns = bench.services.env.threads, 0
+
+    async def run(work: Callable[[], Any]) -> Any:
+        nonlocal in_threads_ns
+        began = time.thread_time_ns()
+        result = work()
+        in_threads_ns += time.thread_time_ns() - began
+        return result
+
+    threads.run = run  # type: ignore[method-assign]
+    async with bench.services.message_thread._lock:  # it decodes messages of other clients
+        began = time.thread_time_ns()
+        assert await push(bench, subscription, packed, ZSTD) is ErrorCode.none
+        on_loop_ms = (time.thread_time_ns() - began - in_threads_ns) / 1e6
+    assert on_loop_ms < 100
+    samples = await scrape(bench)
+    assert samples["ottla_client_metrics_dropped_total"] == 1001
+    assert samples["ottla_client_metrics_pushes_total"] == 1
+
+
+def test_a_limit_that_clients_exceed_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    @on_metered_broker()
+    async def run(bench: Bench) -> None:
+        subscription = await subscribe(bench)
+        for _ in range(3):
+            assert await push(bench, subscription, metrics_data(gauge("n" * 256))) is ErrorCode.none
+        assert (await scrape(bench))["ottla_client_metrics_dropped_total"] == 3
+
+    with caplog.at_level(logging.WARNING, "ottla.telemetry"):
+        run()
+    (message,) = [text for text in caplog.messages if "metrics of clients are dropped" in text]
+    assert "more than 255 bytes in a name (first by client 'client'" in message
 
 
 @on_metered_broker()
