@@ -23,6 +23,9 @@ NAME_BYTES_MAX = 255
 LABELS_MAX = 16
 LABEL_BYTES_MAX = 255
 
+# Kafka's clients have one. Each gets the labels of the client when the push is forwarded.
+RESOURCES_MAX = 4
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _SIGNED = Struct("<d"), Struct("<q")
 _DELTA = 1
@@ -73,19 +76,34 @@ def read_metrics(data: bytes) -> PushedMetrics:
 
 
 def with_resource_attributes(data: bytes, attributes: dict[str, str]) -> bytes:
-    """The same metrics, of a resource that has these attributes too. Raises OtlpError.
+    """The same metrics, of resources that have these attributes too. Raises OtlpError.
 
-    A message that occurs twice where one is expected is merged by every reader of protobuf.
+    Kafka's Java client repeats its resource with every metric. Metrics of the same resource are put together, so that
+    the attributes are there once and the result is longer than `data` by a constant only.
     """
-    pairs = b"".join(
+    own = b"".join(
         _field(1, _field(1, name.encode()) + _field(2, _field(1, value.encode())))
         for name, value in attributes.items()
     )
-    resource = _field(1, pairs)
+    reader = _FieldReader()
+    scopes: dict[tuple[bytes, bytes], list[bytes]] = {}  # by the resource and the URL of their schema
     try:
-        return b"".join(_field(1, message + resource) for message in _FieldReader().messages(data, 1))
-    except _LimitReached as limit:
-        raise OtlpError(str(limit)) from None
+        for message in reader.messages(data, 1):
+            parts: dict[int, list[bytes]] = {1: [], 2: [], 3: [b""]}
+            for number, value in reader.fields(message):
+                if number in parts and isinstance(value, bytes):
+                    parts[number].append(value)
+            # What occurs twice is merged, and of a text the last one is valid, as by every reader of protobuf.
+            key = (b"".join(parts[1]), parts[3][-1])
+            scopes.setdefault(key, []).extend(_field(2, scope) for scope in parts[2])
+            if len(scopes) > RESOURCES_MAX:
+                raise OtlpError(f"more than {RESOURCES_MAX} resources in a push")
+    except (_LimitReached, IndexError) as error:
+        raise OtlpError(str(error)) from None
+    return b"".join(
+        _field(1, b"".join([_field(1, resource + own), *found, _field(3, schema) if schema else b""]))
+        for (resource, schema), found in scopes.items()
+    )
 
 
 class _FieldReader:
@@ -99,8 +117,10 @@ class _FieldReader:
             if number == wanted and isinstance(value, bytes):
                 yield value
 
-    def fields(self, data: bytes) -> Iterator[tuple[int, int | bytes]]:
-        """Number and value of each field: an int for a varint, bytes for all others. A fixed field has 8 or 4 bytes."""
+    def fields(self, data: bytes) -> Iterator[tuple[int, int | bytes | memoryview]]:
+        """Number and value of each field: an int for a varint, bytes for a text or a message, a view for a number of 8
+        or 4 bytes.
+        """
         position = 0
         while position < len(data):
             if not self._fields_left:
@@ -118,10 +138,11 @@ class _FieldReader:
                 size = 8 if wire_type == _FIXED64 else 4
             else:
                 raise OtlpError(f"field {number} has the wire type {wire_type}")
-            if position + size > len(data):
+            end = position + size
+            if end > len(data):
                 raise OtlpError(f"field {number} ends after the message")
-            yield number, data[position : position + size]
-            position += size
+            yield number, data[position:end] if wire_type == _BYTES else memoryview(data)[position:end]
+            position = end
 
 
 class _MetricsReader(_FieldReader):
@@ -174,9 +195,9 @@ class _MetricsReader(_FieldReader):
         labels: list[tuple[str, str]] = []
         found: float | None = None
         for number, value in self.fields(point):
-            if number == 4 and isinstance(value, bytes):
+            if number == 4 and not isinstance(value, int):
                 found = _DOUBLE.unpack(value)[0]
-            elif number == 6 and isinstance(value, bytes):
+            elif number == 6 and not isinstance(value, int):
                 found = _SIGNED.unpack(value)[0]
             elif number == 7 and isinstance(value, bytes):
                 if len(labels) == LABELS_MAX:
@@ -193,7 +214,7 @@ class _MetricsReader(_FieldReader):
                 for kind, item in self.fields(value):
                     if kind == 1 and isinstance(item, bytes):
                         text = _label_text(item)
-                    elif kind == 4 and isinstance(item, bytes):
+                    elif kind == 4 and not isinstance(item, int):
                         text = str(_DOUBLE.unpack(item)[0])
                     elif isinstance(item, int):
                         text = str(item)

@@ -14,6 +14,7 @@ from ottla.metrics.otlp import (
     LABEL_BYTES_MAX,
     LABELS_MAX,
     NAME_BYTES_MAX,
+    RESOURCES_MAX,
     SAMPLES_MAX,
     OtlpError,
     PushedMetrics,
@@ -95,6 +96,76 @@ def test_attributes_of_the_resource_are_added() -> None:
     data = with_resource_attributes(metrics_data(GAUGE), {"client_id": "app"})
     assert b"client_id" in data
     assert read_metrics(data) == read_metrics(metrics_data(GAUGE))
+
+
+def resource_metrics(resource: bytes, *metrics: bytes) -> bytes:
+    return field(1, field(1, resource) + b"".join(field(2, field(2, metric)) for metric in metrics))
+
+
+def test_metrics_of_the_same_resource_get_its_attributes_once() -> None:
+    """The Java client sends one ResourceMetrics for each metric, with the same resource."""
+    rack = field(1, field(1, b"client_rack") + field(2, field(1, b"r1")))
+    zone = field(1, field(1, b"zone") + field(2, field(1, b"z1")))
+    pushed_data = resource_metrics(rack, GAUGE) + resource_metrics(zone, GAUGE) + resource_metrics(rack, SUM)
+    own = field(1, field(1, b"client_id") + field(2, field(1, b"app")))
+    assert with_resource_attributes(pushed_data, {"client_id": "app"}) == (
+        resource_metrics(rack + own, GAUGE, SUM) + resource_metrics(zone + own, GAUGE)
+    )
+
+
+def test_the_url_of_a_schema_is_kept() -> None:
+    data = with_resource_attributes(
+        field(1, field(2, b"") + field(3, b"https://schema")), {"client_id": "app"}
+    )
+    assert data.endswith(field(3, b"https://schema"))
+
+
+ATTRIBUTES = {f"label_{number}": "x" * LABEL_BYTES_MAX for number in range(6)}
+# Each resource is framed anew: three tags and lengths beside the attributes.
+GROWTH_MAX = RESOURCES_MAX * (sum(len(name) + len(value) + 20 for name, value in ATTRIBUTES.items()) + 30)
+
+resources = st.builds(
+    lambda resource, scopes, schema: field(
+        1, field(1, resource) + b"".join(field(2, scope) for scope in scopes) + schema
+    ),
+    st.sampled_from([b"", field(1, b""), field(1, field(1, b""))]),
+    st.lists(st.binary(max_size=200), max_size=3),
+    st.sampled_from([b"", field(3, b"schema")]),
+)
+
+
+# Fields with the right number and another type, which are shorter than a message of the same bytes.
+fixed = st.sampled_from([field(1, bytes([number << 3 | 1]) + bytes(8)) for number in (1, 2, 3)])
+
+
+@given(st.lists(resources | fixed | st.just(field(1, b""))), st.integers(1, 500))
+def test_a_forwarded_push_is_longer_by_a_constant_only(messages: list[bytes], times: int) -> None:
+    data = b"".join(messages) * times
+    with contextlib.suppress(OtlpError):
+        forwarded = with_resource_attributes(data, ATTRIBUTES)
+        assert len(forwarded) <= len(data) + GROWTH_MAX
+
+
+def test_a_megabyte_of_empty_resources_is_not_forwarded_a_thousand_times_larger() -> None:
+    empty = field(1, b"")
+    assert len(with_resource_attributes(empty * FIELDS_MAX, ATTRIBUTES)) < GROWTH_MAX
+    with pytest.raises(OtlpError, match=f"more than {FIELDS_MAX} fields"):
+        with_resource_attributes(empty * (1 << 19), ATTRIBUTES)
+
+
+def test_a_push_of_many_resources_is_not_forwarded() -> None:
+    data = b"".join(resource_metrics(bytes([10, 1, n])) for n in range(RESOURCES_MAX + 1))
+    with pytest.raises(OtlpError, match=f"more than {RESOURCES_MAX} resources in a push"):
+        with_resource_attributes(data, ATTRIBUTES)
+
+
+@given(st.data())
+def test_damaged_bytes_are_forwarded_or_an_error_and_nothing_else(data: st.DataObject) -> None:
+    damaged = bytearray(metrics_data(GAUGE) + resource_metrics(b"", SUM))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(OtlpError):
+        with_resource_attributes(bytes(damaged), ATTRIBUTES)
 
 
 @pytest.mark.parametrize("number", [4, 6])
