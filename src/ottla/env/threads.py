@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +28,12 @@ class Threads(Protocol):
 
     async def run_in_background(self, work: Callable[[], T]) -> T:
         """Runs `work` with low priority, one call at a time, for example a deletion that no client waits for."""
+        ...
+
+    async def run_detached(self, work: Callable[[], T]) -> T:
+        """Runs `work` in a thread of its own, for which neither `close` nor the end of the process waits: it may hang
+        with the system that it talks to.
+        """
         ...
 
     async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
@@ -52,6 +60,14 @@ class RealThreads:
     async def run_in_background(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._background, work)
 
+    async def run_detached(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        threading.Thread(
+            target=_run_detached, args=(work, loop, result), name="ottla-detached", daemon=True
+        ).start()
+        return await result
+
     async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="ottla-all")
@@ -63,6 +79,18 @@ class RealThreads:
     def close(self) -> None:
         self._pool.shutdown(wait=True)
         self._background.shutdown(wait=True)
+
+
+def _run_detached(
+    work: Callable[[], T], loop: asyncio.AbstractEventLoop, result: "asyncio.Future[T]"
+) -> None:
+    settle: Callable[[], None]
+    try:
+        settle = partial(result.set_result, work())
+    except BaseException as error:
+        settle = partial(result.set_exception, error)
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(lambda: None if result.done() else settle())
 
 
 def _lower_priority() -> None:

@@ -37,6 +37,9 @@ class SimThreads:
     async def run_in_background(self, work: Callable[[], T]) -> T:
         return await self.run(work)
 
+    async def run_detached(self, work: Callable[[], T]) -> T:
+        return await self.run(work)
+
     async def run_all(self, works: Sequence[Callable[[], None]], concurrency: int) -> None:
         for work in works:
             await self.run(work)

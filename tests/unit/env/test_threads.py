@@ -52,9 +52,33 @@ def test_errors_of_the_work_are_raised_to_the_caller() -> None:
 
     async def main() -> None:
         threads = RealThreads(1)
-        for run in (threads.run, threads.run_in_background):
+        for run in (threads.run, threads.run_in_background, threads.run_detached):
             with pytest.raises(OSError, match="the disk is gone"):
                 await run(fail)
         threads.close()
 
     asyncio.run(main())
+
+
+def test_detached_work_that_hangs_delays_neither_other_work_nor_the_end() -> None:
+    is_stopped = threading.Event()
+
+    def hang() -> bool:
+        return is_stopped.wait(timeout=60)
+
+    async def main() -> None:
+        threads = RealThreads(1)
+        hanging = [asyncio.ensure_future(threads.run_detached(hang)) for _ in range(2)]
+        assert await asyncio.wait_for(threads.run_in_background(lambda: "deleted"), 30) == "deleted"
+        assert await asyncio.wait_for(threads.run(lambda: "flushed"), 30) == "flushed"
+        assert await asyncio.wait_for(threads.run_detached(lambda: "sent"), 30) == "sent"
+        threads.close()
+        assert not any(future.done() for future in hanging)
+
+    asyncio.run(main())  # cancels the futures
+    detached = [thread for thread in threading.enumerate() if thread.name == "ottla-detached"]
+    assert len(detached) == 2
+    assert all(thread.daemon for thread in detached)
+    is_stopped.set()  # their results have no loop any more
+    for thread in detached:
+        thread.join(timeout=30)
