@@ -5,7 +5,9 @@ that the event loop only has to look them up.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from sys import getsizeof
 from typing import NamedTuple
 
 from ottla.metrics.family import Family, Kind
@@ -16,17 +18,23 @@ CLIENTS_MAX = 1000
 SERIES_MAX = 20_000
 SERIES_PER_CLIENT_MAX = 500
 FAMILIES_MAX = 500
+# Of all names and labels in memory. A series of Kafka's clients has 300 to 400 bytes, so that 20,000 of them fit twice.
+BYTES_MAX = 16 << 20
 _EXPIRES_AFTER_INTERVALS = 3
+# Of the metrics of a broker, which a client must not be able to forge, and of those that Prometheus adds itself.
+RESERVED_PREFIXES = ("kafka_", "ottla_", "process_", "scrape_")
+_RESERVED_NAMES = frozenset({"up"})
 _NO_NAME = re.compile(r"[^a-z0-9_]+")
 
 Series = tuple[str, str]  # the name of the family, the labels as text
 
 
 class PushedValue(NamedTuple):
-    """`is_delta`: the value is an increase."""
+    """`is_delta`: the value is an increase. `size` is that of the name and the labels in memory."""
 
     value: float
     is_delta: bool
+    size: int
 
 
 class PushedSeries(NamedTuple):
@@ -55,7 +63,8 @@ def series_of(pushed: PushedMetrics, instance_id: str, client_id: str) -> Pushed
             families[name] = Family(name, kind, f"{sample.name} of clients (KIP-714).")
         series = (name, _labels_of(sample, own))
         before = values[series].value if sample.is_delta and series in values else 0
-        values[series] = PushedValue(before + sample.value, sample.is_delta)
+        size = getsizeof(name) + getsizeof(series[1])
+        values[series] = PushedValue(before + sample.value, sample.is_delta, size)
     return PushedSeries(instance_id, values, families, pushed.dropped, pushed.limits)
 
 
@@ -68,6 +77,7 @@ def _labels_of(sample: PushedSample, own: dict[str, str]) -> str:
 class _Client:
     def __init__(self) -> None:
         self.values: dict[Series, float] = {}
+        self.size = 0
         self.expires_ms = 0
 
 
@@ -77,7 +87,9 @@ class ClientSeries:
         self.pushes = 0
         self.dropped = 0  # samples beyond a limit
         self._clients: dict[str, _Client] = {}  # by instance id
+        self._family_sizes: Counter[str] = Counter()  # how many series each family has
         self._series = 0
+        self._size = 0
 
     @property
     def clients(self) -> int:
@@ -85,6 +97,7 @@ class ClientSeries:
 
     def add(self, push: PushedSeries, interval_ms: int, now_ms: int) -> set[str]:
         """Returns the limits that the push has exceeded."""
+        self.expire(now_ms)
         self.pushes += 1
         self.dropped += push.dropped
         limits = set(push.limits)
@@ -98,35 +111,56 @@ class ClientSeries:
         for series, pushed in push.values.items():
             before = client.values.get(series)
             if before is None:
-                if limit := self._add_series(client, push.families[series[0]]):
+                family = push.families[series[0]]
+                if limit := self._limit_of(client, family, pushed.size):
                     self.dropped += 1
                     limits.add(limit)
                     continue
+                self._count_series(client, family, pushed.size)
                 before = 0
             client.values[series] = before + pushed.value if pushed.is_delta else pushed.value
         return limits
 
     def expire(self, now_ms: int) -> None:
         for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
-            self._series -= len(self._clients.pop(instance_id).values)
-        if not self._clients:
-            self.families.clear()
+            client = self._clients.pop(instance_id)
+            self._series -= len(client.values)
+            self._size -= client.size
+            for name, count in Counter(name for name, _ in client.values).items():
+                self._family_sizes[name] -= count
+                if not self._family_sizes[name]:
+                    del self._family_sizes[name], self.families[name]
 
     def items(self) -> list[tuple[Series, float]]:
         return [item for client in self._clients.values() for item in client.values.items()]
 
-    def _add_series(self, client: _Client, family: Family) -> str:
-        """Makes room for a series. Returns the limit that leaves none, if there is one."""
+    def _limit_of(self, client: _Client, family: Family, size: int) -> str:
+        """The limit that leaves no room for a series, if there is one."""
         if len(client.values) >= SERIES_PER_CLIENT_MAX:
             return f"more than {SERIES_PER_CLIENT_MAX} series of a client"
         if self._series >= SERIES_MAX:
             return f"more than {SERIES_MAX} series"
-        if family.name not in self.families:
-            if len(self.families) >= FAMILIES_MAX:
-                return f"more than {FAMILIES_MAX} names"
-            self.families[family.name] = family
+        if self._size + size > BYTES_MAX:
+            return f"more than {BYTES_MAX} bytes of names and labels"
+        if family.name in self.families:
+            return ""
+        if family.name.startswith(RESERVED_PREFIXES) or family.name in _RESERVED_NAMES:
+            return "a name of the broker's own metrics"
+        if _other_kind(family) in self.families:
+            return "a counter and a gauge of the same name"
+        return f"more than {FAMILIES_MAX} names" if len(self.families) >= FAMILIES_MAX else ""
+
+    def _count_series(self, client: _Client, family: Family, size: int) -> None:
+        self.families.setdefault(family.name, family)
+        self._family_sizes[family.name] += 1
         self._series += 1
-        return ""
+        self._size += size
+        client.size += size
+
+
+def _other_kind(family: Family) -> str:
+    """The name of a family with the same base name, from which OpenMetrics could not tell this one."""
+    return family.base_name if family.kind is Kind.COUNTER else f"{family.name}_total"
 
 
 def _valid(given: dict[str, str]) -> Iterator[tuple[str, str]]:

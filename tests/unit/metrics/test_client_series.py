@@ -2,12 +2,13 @@
 
 import contextlib
 import struct
+from sys import getsizeof
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metrics import client_series
+from ottla.metrics import check_families, client_series
 from ottla.metrics.client_series import ClientSeries, metric_name, series_of
 from ottla.metrics.otlp import (
     FIELDS_MAX,
@@ -286,6 +287,137 @@ def test_clients_and_series_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     for instance in "abc":
         add(series, pushed(*samples), instance)
     assert (series.clients, len(series.items()), series.dropped) == (2, 6, 2 + 2 + 5)
+
+
+def gauges(*names: str, label: str = "") -> PushedMetrics:
+    labels = (("label", label),)
+    return pushed(*[PushedSample(name, labels, 1, is_counter=False, is_delta=False) for name in names])
+
+
+def test_the_bytes_of_names_and_labels_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_series, "BYTES_MAX", 10_000)
+    series = ClientSeries()
+    names = [f"m{n}" for n in range(40)]
+    assert add(series, gauges(*names, label="x" * 1000)) == {"more than 10000 bytes of names and labels"}
+    kept = len(series.items())
+    assert kept == len(series.families) < 10
+    assert series.dropped == 40 - kept
+    text = sum(len(name) + len(labels) for (name, labels), _ in series.items())
+    assert 9_000 < text + 100 * kept < 11_000
+    assert add(series, gauges(names[0], label="x" * 1000)) == set()  # has its room already
+    assert add(series, gauges("short"), "j") == set()
+    series.expire(3000)
+    assert add(series, gauges(*names[:kept], label="x" * 1000), now_ms=3000) == set()
+
+
+def test_text_that_takes_more_memory_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python needs four bytes for each character of a text with one beyond the basic plane."""
+    monkeypatch.setattr(client_series, "BYTES_MAX", 1000)
+    series = ClientSeries()
+    assert add(series, gauges("m", label="x" * 255)) == set()
+    series.expire(3000)
+    assert len(add(series, gauges("m", label="x" * 254 + "\U0001f600"), now_ms=3000)) == 1
+
+
+def test_a_push_makes_room_of_clients_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may scrape: metrics may be forwarded only."""
+    monkeypatch.setattr(client_series, "CLIENTS_MAX", 2)
+    series = ClientSeries()
+    for now_ms, instance in ((0, "a"), (1000, "b"), (3000, "c")):
+        assert add(series, gauges("m"), instance, now_ms=now_ms) == set()
+    assert (series.clients, len(series.items()), series.dropped) == (2, 2, 0)
+
+
+def test_a_name_that_no_client_has_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_series, "FAMILIES_MAX", 2)
+    series = ClientSeries()
+    add(series, gauges("shared", "old"), "a")
+    add(series, gauges("shared"), "b", now_ms=1000)
+    assert add(series, gauges("new"), "b", now_ms=1000) == {"more than 2 names"}
+    assert add(series, gauges("new"), "b", now_ms=3000) == set()
+    assert series.families.keys() == {"shared", "new"}
+
+
+def test_a_sample_without_room_makes_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_series, "SERIES_PER_CLIENT_MAX", 1)
+    series = ClientSeries()
+    add(series, gauges("a", "b"))
+    assert series.families.keys() == {"a"}
+
+
+@pytest.mark.parametrize("is_counter", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.controller.kafkacontroller.offlinepartitionscount",
+        "ottla_request_duration_seconds_bucket",
+        "Process CPU seconds",
+        "scrape_duration_seconds",
+    ],
+)
+def test_a_client_cannot_forge_metrics_of_the_broker(name: str, is_counter: bool) -> None:
+    series = ClientSeries()
+    sample = PushedSample(name, (), 1, is_counter=is_counter, is_delta=False)
+    assert add(series, pushed(sample)) == {"a name of the broker's own metrics"}
+    assert (series.items(), series.families, series.dropped) == ([], {}, 1)
+
+
+def test_a_client_cannot_forge_whether_the_broker_can_be_scraped() -> None:
+    series = ClientSeries()
+    assert add(series, gauges("up")) == {"a name of the broker's own metrics"}
+    assert series.items() == []
+
+
+@pytest.mark.parametrize("is_counter", [False, True])
+def test_a_counter_and_a_gauge_of_the_same_name_are_not_both_exposed(is_counter: bool) -> None:
+    series = ClientSeries()
+    for kind in (is_counter, not is_counter):
+        add(series, pushed(PushedSample("m", (), 1, is_counter=kind, is_delta=False)))
+    check_families(series.families.values())
+    assert (len(series.families), series.dropped) == (1, 1)
+
+
+names = st.sampled_from(["m", "m.total", "n", "kafka.n", "long" * 20])
+samples = st.builds(
+    PushedSample,
+    names,
+    st.lists(st.tuples(names, st.text(max_size=5)), max_size=2).map(tuple),
+    st.floats(0, 10),
+    st.booleans(),
+    st.booleans(),
+)
+pushes = st.tuples(st.sampled_from("abcd"), st.lists(samples, max_size=6), st.integers(0, 3000))
+
+
+@given(st.lists(pushes, max_size=30))
+def test_limits_hold_and_what_is_counted_is_there(steps: list[tuple[str, list[PushedSample], int]]) -> None:
+    limits = {
+        "CLIENTS_MAX": 3,
+        "SERIES_MAX": 8,
+        "SERIES_PER_CLIENT_MAX": 4,
+        "FAMILIES_MAX": 3,
+        "BYTES_MAX": 1800,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in limits.items():
+            patch.setattr(client_series, name, value)
+        series, now_ms = ClientSeries(), 0
+        for instance, pushed_samples, wait_ms in steps:
+            now_ms += wait_ms
+            add(series, pushed(*pushed_samples), instance, now_ms=now_ms)
+            items = series.items()
+            assert series.clients <= 3
+            assert len(items) == series._series <= 8
+            assert (
+                sum(getsizeof(name) + getsizeof(labels) for (name, labels), _ in items)
+                == series._size
+                <= 1800
+            )
+            assert {name for (name, _), _ in items} == series.families.keys()
+            assert len(series.families) <= 3
+            check_families(series.families.values())
+        series.expire(now_ms + 3000)
+        assert (series.items(), series.families, series._series, series._size) == ([], {}, 0, 0)
 
 
 def test_a_metric_keeps_its_type() -> None:
