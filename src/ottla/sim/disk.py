@@ -71,6 +71,7 @@ class SimDisk:
         self.loop_watch: LoopWatch | None = None
         self.speed = DiskSpeed()
         self.busy_s = 0.0  # the time of all operations so far
+        self.loses_all_unsynced = False  # in a power loss; otherwise the seed decides
         self._random = random
         self._now_ms = now_ms
         self._volume = Volume(now_ms(), mounts) if volume is None else volume
@@ -115,11 +116,11 @@ class SimDisk:
         self._operations_left = operations
 
     def crash(self) -> None:
-        """A power loss: unsynced bytes are lost, kept or torn, as the seed decides."""
+        """A power loss: unsynced bytes are lost, kept or torn, as the seed decides; or all are lost."""
         if self._alive:
             self.kill()
             self.on_power_loss()
-            for fate in self._volume.lose_power(self._random):
+            for fate in self._volume.lose_power(None if self.loses_all_unsynced else self._random):
                 self._note(f"disk after power loss: {fate}")
 
     def kill(self) -> None:

@@ -64,13 +64,13 @@ class Inode:
             self.data = bytearray(self.data)
             self.mappings = 0
 
-    def lose_power(self, random: Random) -> str:
+    def lose_power(self, random: Random | None) -> str:
         """Applies a power loss. Returns in one word what happened to the bytes that were not durable."""
         durable = self._durable_bytes()
         dirty = self._dirty_pages()
         fate = "clean"
         if dirty or self._truncated_to is not None or len(durable) != len(self.data):
-            fate, durable = self._tear(durable, dirty, random)
+            fate, durable = ("lost", durable) if random is None else self._tear(durable, dirty, random)
         self.data = durable
         self.mappings = 0
         self._dirty = set(range(-(-len(durable) // PAGE)))
@@ -272,12 +272,15 @@ class Volume:
         for _, inode in self._files("", self.root):
             inode.detach()
 
-    def lose_power(self, random: Random) -> list[str]:
-        """In each folder a random prefix of the name changes survives. Then each file loses its unsynced bytes."""
+    def lose_power(self, random: Random | None) -> list[str]:
+        """In each folder a random prefix of the name changes survives. Then each file loses its unsynced bytes.
+
+        Without `random`, nothing survives that is not durable.
+        """
         stopped: set[Directory] = set()
         for number, change in list(self._pending.items()):
             directories = [directory for directory, _, _ in change]
-            if not stopped.isdisjoint(directories) or random.random() < 0.5:
+            if not stopped.isdisjoint(directories) or random is None or random.random() < 0.5:
                 stopped.update(directories)
                 self._forget(number)
             else:

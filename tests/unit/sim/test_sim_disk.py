@@ -43,6 +43,19 @@ def test_unsynced_bytes_may_be_lost_kept_or_torn_but_synced_bytes_survive() -> N
     assert {10_000, 20_000} < lengths
 
 
+def test_a_test_may_have_all_unsynced_bytes_and_names_lost() -> None:
+    for seed in SEEDS:
+        disk = SimDisk(Random(seed))
+        written(disk, "/data/a", b"x" * 10_000, synced=True)
+        disk.open("/data/a").write_at(10_000, [b"y" * 5_000])
+        written(disk, "/data/b", b"y", synced=False)
+        disk.loses_all_unsynced = True
+        disk.crash()
+        disk = disk.reopen()
+        assert disk.list_dir("/data") == ["a"]
+        assert disk.read_bytes("/data/a") == b"x" * 10_000
+
+
 def test_an_unsynced_name_may_be_lost_although_the_file_is_synced() -> None:
     found = set()
     for seed in SEEDS:
