@@ -1,14 +1,16 @@
 """Faults that are planted into replication, each found by a checker of the cluster simulation within a few seeds."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.simulation.test_replication_scenarios import (
     Scenario,
     deliver_a_late_expansion,
+    diverge_in_a_power_loss,
     elect_twice,
+    restart_without_the_high_watermark,
     run_scenario,
     truncate_a_waiting_produce,
 )
@@ -168,12 +170,23 @@ def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], fin
     assert re.search(finding, violations[-1]), violations
 
 
+@pytest.mark.parametrize("play", [elect_twice, restart_without_the_high_watermark])
 def test_truncation_to_the_high_watermark_is_found_in_the_next_election(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, play: Callable[[Scenario], Awaitable[None]]
 ) -> None:
     truncate_to_the_high_watermark(monkeypatch)
     with pytest.raises(Violation, match=r"leader completeness|committed prefix"):
-        run_scenario(elect_twice, 0, controllers=3)
+        run_scenario(play, 0, controllers=3)
+
+
+def test_a_replica_that_cannot_go_on_after_a_power_loss_is_found(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without truncation its log ends in the middle of a batch of the leader, which it can never append."""
+    count_a_diverging_follower(monkeypatch)
+    with pytest.raises(Violation, match="divergence: the replicas have different logs"):
+        run_scenario(diverge_in_a_power_loss, controllers=3)
+    assert "the leader sent a batch with offset 7, but the log ends at 10" in caplog.text
 
 
 def test_an_acknowledgement_after_truncation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -22,6 +23,8 @@ from ottla.core.controller.partition_change import RECOVERED
 from ottla.core.controller.partition_commands import AlteredPartition, AlterPartition, AlterPartitionTopic
 from ottla.core.partition.follower import PartitionFollower
 from ottla.model.errors import ErrorCode
+from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from ottla.records.header import read_header
 from ottla.records.records import Record, build_batch
 from ottla.sim.client import SimClient
 from ottla.sim.cluster import Cluster
@@ -30,6 +33,7 @@ from ottla.sim.cluster_client import new_client
 from ottla.sim.cluster_programs import delete_topic_with_retries
 from ottla.sim.env import World, simulate
 from ottla.sim.group_client import Topic
+from ottla.sim.history import Violation
 from ottla.sim.network import SimStream
 from ottla.sim.partition_clients import RETRIABLE, create_topic_with_retries, records_of
 
@@ -78,15 +82,34 @@ class Scenario:
         hosted = self.cluster.replicas_of("journal", 0).get(node_id)
         return hosted is not None and hosted.is_led
 
+    def batch_ends(self, node_id: int) -> list[int]:
+        """The offset after each batch of the log, as the replica has it."""
+        data, position, ends = self.log_bytes(node_id), 0, []
+        while position < len(data):
+            header = read_header(data, position)
+            ends.append(header.next_offset)
+            position += header.size
+        return ends
+
+    def log_bytes(self, node_id: int) -> bytes:
+        log = self.cluster.replicas_of("journal", 0)[node_id].log
+        return bytes(log.read(0, 1 << 20, end_offset=log.log_end_offset, at_least_one=True).region.read())
+
     def follows(self, node_id: int, leader_id: int) -> bool:
         role = self.cluster.replicas_of("journal", 0)[node_id].role
         return isinstance(role, PartitionFollower) and role.leader_id == leader_id
 
-    async def wait_for(self, condition: Callable[[], bool]) -> None:
+    async def wait_for(self, condition: Callable[[], bool], *, audited: bool = True) -> None:
         async with asyncio.timeout(_WAIT_S):
             while not condition():
-                self.audit.check()
+                if audited:
+                    self.audit.check()
                 await asyncio.sleep(0.01)
+
+    def forget_high_watermarks(self) -> None:
+        """After a failure that may lose acknowledged records. What is committed from now on must stay."""
+        self.audit.close()
+        self.audit = ClusterAudit(self.cluster)
 
     async def try_send(self, value: bytes) -> ErrorCode | None:
         """None if there was no response."""
@@ -99,6 +122,21 @@ class Scenario:
             self.acknowledged.append(value)
             self.audit.check()
         return response.error_code
+
+    async def send_batch(self, values: list[bytes], codec: int, acks: int = -1) -> int:
+        """Returns the first offset."""
+        now_ms = self.world.clock.now_ms()
+        records = [Record(index, now_ms, value, None) for index, value in enumerate(values)]
+        batch = build_batch(records, codec=codec)
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                with suppress(OSError):
+                    response = await self.client.produce(self.topic.topic_id, 0, batch, acks)
+                    if response.error_code == ErrorCode.none:
+                        self.acknowledged += values
+                        return response.base_offset
+                    assert response.error_code in RETRIABLE
+                await asyncio.sleep(0.2)
 
     async def send(self, value: bytes) -> None:
         """Retries until it is acknowledged."""
@@ -197,6 +235,40 @@ async def elect_twice(scenario: Scenario) -> None:
     await scenario.send(b"after")
 
 
+async def restart_without_the_high_watermark(scenario: Scenario) -> None:
+    """The follower of two replicas has m2, but does not know that it is committed. It restarts, and begins to follow.
+    Then the leader dies.
+    """
+    leader, (follower, other) = scenario.leader, scenario.followers
+    nodes, network = scenario.cluster.nodes, scenario.world.network
+    await scenario.reassign(leader, follower)
+    await scenario.send(b"m1")
+    await scenario.wait_for(lambda: scenario.high_watermark(follower) == 1)
+    network.slow(
+        f"node-{leader}", f"node-{follower}", 100
+    )  # so that the follower does not fetch twice at once
+    sending = asyncio.create_task(scenario.send(b"m2"))
+    await scenario.wait_for(lambda: scenario.end_offset(follower) == 2)
+    network.cut(f"node-{leader}", f"node-{follower}")  # its next fetch arrives, the response does not
+    await sending
+    assert (scenario.high_watermark(leader), scenario.high_watermark(follower)) == (2, 1)
+    await nodes[follower].stop()
+    nodes[follower].start()
+    await scenario.wait_for(lambda: nodes[follower].broker is not None)
+    await scenario.wait_for(lambda: scenario.follows(follower, leader))
+    assert scenario.high_watermark(follower) == 1
+    assert partition_of(scenario).eligible_leader_replicas == (follower,)
+    await nodes[leader].kill()
+    await scenario.wait_for(lambda: scenario.leads(follower))
+    scenario.audit.check()
+    assert scenario.end_offset(follower) == 2
+    network.heal()
+    nodes[leader].start()
+    await scenario.wait_for(lambda: nodes[leader].broker is not None)
+    await scenario.reassign(leader, follower, other)
+    assert await scenario.read() == [b"m1", b"m2"]
+
+
 async def deliver_a_late_expansion(scenario: Scenario) -> None:
     """A follower starts again, without the last records, while a request that adds it to the ISR is on its way. It
     names the follower's last registration. Then the other replicas die.
@@ -227,6 +299,52 @@ async def deliver_a_late_expansion(scenario: Scenario) -> None:
     await scenario.wait_for(lambda: scenario.leader in (lagging, -1))
     await asyncio.sleep(1)  # if it was elected, it leads soon
     scenario.audit.check()
+
+
+async def diverge_in_a_power_loss(scenario: Scenario, codec: int = LZ4) -> None:
+    """All nodes lose power. The replica that has lost the most leads next, in a new epoch: its new batches have the
+    offsets of those that the others still have, but not their boundaries.
+    """
+    cluster, nodes = scenario.cluster, scenario.cluster.nodes
+    # The controller fences the brokers in the order of their ids, so the last one becomes the last known leader.
+    *others, last = (node.node_id for node in cluster.brokers)
+    logs = {node_id: hosted.log for node_id, hosted in cluster.replicas_of("journal", 0).items()}
+    for step, flushed in enumerate(([last, *others], others, others[1:])):
+        await scenario.send_batch(numbered(b"lost-%d" % step if step else b"flushed", 4 + 2 * step), codec)
+        await scenario.wait_for(lambda: len({log.log_end_offset for log in logs.values()}) == 1)
+        for node_id in flushed:
+            logs[node_id].flush()
+    for node in nodes.values():
+        node.disk.loses_all_unsynced = True
+        await node.lose_power()
+    for node in nodes.values():
+        if not node.is_broker:
+            node.start()
+    await scenario.wait_for(lambda: "journal" in cluster.image().topics and scenario.leader == -1)
+    assert partition_of(scenario).last_known_elr == (last,)
+    scenario.acknowledged = numbered(b"flushed", 4)
+    for node_id in others:
+        scenario.world.network.partition(f"node-{last}", f"node-{node_id}")
+    for node_id in logs:
+        nodes[node_id].start()
+    # A high watermark in a checkpoint may be that of a record that the new leader has lost: nothing is audited yet.
+    await scenario.wait_for(lambda: scenario.leads(last), audited=False)
+    for number, size in enumerate((3, 6, 6, 6)):
+        await scenario.send_batch(numbered(b"m3-%d" % number, size), codec, acks=1)
+    await scenario.wait_for(lambda: len(cluster.replicas_of("journal", 0)) == 3, audited=False)
+    ends = {node_id: scenario.batch_ends(node_id) for node_id in logs}
+    assert ends == {others[0]: [4, 10], others[1]: [4, 10, 18], last: [4, 7, 13, 19, 25]}
+    scenario.world.network.heal()
+    try:
+        await scenario.wait_for(lambda: len({scenario.log_bytes(each) for each in logs}) == 1, audited=False)
+    except TimeoutError:
+        raise Violation(f"divergence: the replicas have different logs\n{cluster.describe()}") from None
+    assert scenario.batch_ends(last) == ends[last]
+    scenario.forget_high_watermarks()
+
+
+def numbered(prefix: bytes, count: int) -> list[bytes]:
+    return [b"%s-%d" % (prefix, number) for number in range(count)]
 
 
 async def truncate_a_waiting_produce(scenario: Scenario) -> None:
@@ -263,6 +381,12 @@ def test_high_watermark_truncation_followed_by_immediate_leader_election_loses_n
         run_scenario(elect_twice, seed, controllers=3)
 
 
+def test_high_watermark_truncation_of_a_restarted_follower_that_is_elected_loses_nothing() -> None:
+    """The same as 003 tells it: the follower restarts between its fetch of m2 and its election."""
+    for seed in range(3):
+        run_scenario(restart_without_the_high_watermark, seed, controllers=3)
+
+
 def test_replicas_that_diverged_in_multiple_hard_failures_converge_to_one_history() -> None:
     """Each node in turn leads alone, without the others, and appends what is never acknowledged."""
 
@@ -289,6 +413,12 @@ def test_replicas_that_diverged_in_multiple_hard_failures_converge_to_one_histor
 
     for seed in range(3):
         run_scenario(play, seed)
+
+
+def test_replica_divergence_on_restart_after_multiple_hard_failures() -> None:
+    """003 and KIP-101: loss is allowed if all replicas fail, but not divergence, nor a replica that cannot go on."""
+    for seed, codec in enumerate((GZIP, SNAPPY, LZ4, ZSTD)):
+        run_scenario(partial(diverge_in_a_power_loss, codec=codec), seed, controllers=3)
 
 
 def test_an_isr_that_shrinks_to_a_lone_leader_that_then_dies_loses_nothing() -> None:
