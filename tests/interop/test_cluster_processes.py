@@ -1,11 +1,16 @@
 """Three real nodes under kill -9, SIGSTOP, SIGTERM and restarts: what was acknowledged stays, and clients go on."""
 
 import contextlib
+import os
+import re
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.interop.cluster_clients import (
     PASSING,
     GroupMember,
@@ -13,10 +18,14 @@ from tests.interop.cluster_clients import (
     TopicCreations,
     TransactionLoad,
     admin_of,
+    create_on,
     create_topic,
 )
-from tests.interop.cluster_nodes import ClusterNode
-from tests.interop.clusters import Cluster, combined, run_cluster
+from tests.interop.cluster_nodes import OTTLA, ClusterNode
+from tests.interop.clusters import FIRST_CONTROLLER_ID, Cluster, combined, run_cluster, separate
+from tests.interop.librdkafka import produce_values, read_records
+
+from ottla.records.header import read_header
 
 pytestmark = pytest.mark.slow
 
@@ -204,6 +213,143 @@ def test_a_rolling_restart_under_load_loses_nothing(
         )
     record_property("latency", f"rolling restart: longest time without a record {load.longest_gap_s():.1f} s")
     load.check()
+
+
+@pytest.fixture
+def two_brokers(tmp_path: Path) -> Iterator[Cluster]:
+    """A controller of its own, and the brokers 1 (A in seed 003) and 2 (B)."""
+    with run_cluster(tmp_path, separate(2, 1, broker_kind=OTTLA, controller_kind=OTTLA)) as cluster:
+        yield cluster
+
+
+def test_replica_divergence_on_restart_after_multiple_hard_failures(
+    two_brokers: Cluster, topic_name: str
+) -> None:
+    """003: all nodes fail, and A and B have lost different parts of compressed batches. B is back first and leads in a
+    new epoch. Its next batches have the offsets of those that A still has, but not their boundaries.
+    """
+    cluster, (a, b) = two_brokers, two_brokers.brokers
+    # None of the two is known to have everything.
+    configs = {"min_insync_replicas": 1, "unclean_leader_election_enable": "true"}
+    create_on(cluster, topic_name, [[1, 2]], **configs)
+    for name, count in (("m1", 4), ("m2", 6), ("m2", 8)):
+        _send_batch(cluster, topic_name, name, count)
+    ends = _batch_ends(cluster.wait_until_copied(topic_name))
+    assert [end for end, _ in ends] == [4, 10, 18]
+    cluster.kill()
+    _cut_log(a, topic_name, ends[1][1] + 100)  # inside the last batch
+    _cut_log(b, topic_name, ends[0][1])
+    cluster.nodes[FIRST_CONTROLLER_ID].start()
+    b.start()
+    cluster.wait_until(lambda: _leader_if_known(cluster, topic_name) == b.node_id, "B leads")
+    for count in (3, 6, 6):
+        _send_batch(cluster, topic_name, "m3", count)
+    assert [end for end, _ in _batch_ends(b.log_files(topic_name, 0).popitem()[1])] == [4, 7, 13, 19]
+    cluster.restart(a.node_id)
+    cluster.wait_until_in_sync(topic_name)
+    copied = cluster.wait_until_copied(topic_name)
+    assert [end for end, _ in _batch_ends(copied)] == [4, 7, 13, 19]
+    assert f"{topic_name}-0 is truncated from offset 10 to 4" in a.log_text()
+    expected = [b"m1"] * 4 + [b"m3"] * 15
+    assert [record.value() for record in read_records(cluster.bootstrap, topic_name, 19)] == expected
+
+
+def test_high_watermark_truncation_followed_by_immediate_leader_election(
+    tmp_path: Path, topic_name: str
+) -> None:
+    """003: A has m2, but does not know that it is committed. A restarts, and follows B. Then B dies."""
+    sessions = {"broker.session.timeout.ms": "30000"}  # B is not fenced while it is paused
+    specs = separate(2, 1, broker_kind=OTTLA, controller_kind=OTTLA)
+    with run_cluster(tmp_path, specs, sessions) as cluster:
+        a, b = cluster.brokers
+        create_on(cluster, topic_name, [[2, 1]], min_insync_replicas=2)
+        for name in ("m1", "m2"):
+            produce_values(cluster.bootstrap, topic_name, [name.encode()])
+        copied = cluster.wait_until_copied(topic_name)
+        assert a.stop() == 0
+        _set_high_watermark(a, topic_name, 1)
+        b.pause()  # so that A gets no response to a fetch
+        a.start()
+        cluster.wait_until_ready()
+        assert cluster.leader_of(topic_name) == b.node_id
+        b.kill()
+        assert cluster.leader_of(topic_name, other_than=b.node_id) == a.node_id
+        assert b"".join(a.log_files(topic_name, 0).values()) == copied
+        cluster.restart(b.node_id)
+        cluster.wait_until_in_sync(topic_name)
+        assert cluster.wait_until_copied(topic_name) == copied
+        records = read_records(cluster.bootstrap, topic_name, 2)
+        assert [record.value() for record in records] == [b"m1", b"m2"]
+
+
+def test_the_first_replica_that_comes_back_leads_if_unclean_elections_are_enabled(
+    two_brokers: Cluster, topic_name: str
+) -> None:
+    """Both choices of 003: wait for a replica of the ISR, or take the other one, and its log becomes the truth."""
+    cluster, (a, b) = two_brokers, two_brokers.brokers
+    names = {choice: f"{topic_name}-{choice}" for choice in ("false", "true", "later")}
+    for choice, name in names.items():
+        enabled = "true" if choice == "true" else "false"
+        create_on(cluster, name, [[1, 2]], min_insync_replicas=1, unclean_leader_election_enable=enabled)
+        produce_values(cluster.bootstrap, name, [b"m1"])
+    assert b.stop() == 0
+    for name in names.values():
+        produce_values(cluster.bootstrap, name, [b"only in A"])
+        assert cluster.partitions(name)[0].isr == (a.node_id,)
+    a.kill()
+    shutil.rmtree(a.data_dir)  # for good
+    b.start()
+    cluster.wait_until(lambda: _leader_if_known(cluster, names["true"]) == b.node_id, "B leads")
+    produce_values(cluster.bootstrap, names["true"], [b"after"])
+    records = read_records(cluster.bootstrap, names["true"], 2)
+    assert [record.value() for record in records] == [b"m1", b"after"]
+    assert {_leader_if_known(cluster, names[choice]) for choice in ("false", "later")} == {-1}
+    _enable_unclean_elections(cluster, names["later"])
+    cluster.wait_until(lambda: _leader_if_known(cluster, names["later"]) == b.node_id, "B leads")
+    assert [record.value() for record in read_records(cluster.bootstrap, names["later"], 1)] == [b"m1"]
+    assert _leader_if_known(cluster, names["false"]) == -1
+
+
+def _leader_if_known(cluster: Cluster, topic: str) -> int | None:
+    found = cluster.partitions(topic).get(0)
+    return None if found is None else found.leader
+
+
+def _enable_unclean_elections(cluster: Cluster, topic: str) -> None:
+    entry = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = admin_of(cluster)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def _send_batch(cluster: Cluster, topic: str, name: str, count: int) -> None:
+    settings = {"compression_type": "lz4", "linger_ms": 60_000, "acks": "all"}
+    produce_values(cluster.bootstrap, topic, [name.encode()] * count, **settings)
+
+
+def _batch_ends(data: bytes) -> Sequence[tuple[int, int]]:
+    """The offset and the position after each batch of a segment."""
+    ends, position = [], 0
+    while position < len(data):
+        header = read_header(data, position)
+        position += header.size
+        ends.append((header.next_offset, position))
+    return ends
+
+
+def _cut_log(node: ClusterNode, topic: str, size: int) -> None:
+    """What a power loss does to a segment that was not flushed."""
+    (path,) = (node.data_dir / f"{topic}-0").glob("*.log")
+    assert path.stat().st_size > size
+    os.truncate(path, size)
+
+
+def _set_high_watermark(node: ClusterNode, topic: str, offset: int) -> None:
+    """As the follower has it without its last fetch."""
+    path = node.data_dir / "replication-offset-checkpoint"
+    text, changes = re.subn(rf"(?m)^{re.escape(topic)} 0 \d+$", f"{topic} 0 {offset}", path.read_text())
+    assert changes == 1
+    path.write_text(text)
 
 
 def _is_stable(cluster: Cluster, group_id: str) -> bool:
