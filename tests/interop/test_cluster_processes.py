@@ -218,7 +218,9 @@ def test_a_rolling_restart_under_load_loses_nothing(
 @pytest.fixture
 def two_brokers(tmp_path: Path) -> Iterator[Cluster]:
     """A controller of its own, and the brokers 1 (A in seed 003) and 2 (B)."""
-    with run_cluster(tmp_path, separate(2, 1, broker_kind=OTTLA, controller_kind=OTTLA)) as cluster:
+    # A topic whose config enables unclean elections later gets one within this time. Kafka's default is five minutes.
+    interval = {"unclean.leader.election.interval.ms": "1000"}
+    with run_cluster(tmp_path, separate(2, 1, broker_kind=OTTLA, controller_kind=OTTLA), interval) as cluster:
         yield cluster
 
 
