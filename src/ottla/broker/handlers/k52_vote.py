@@ -21,6 +21,7 @@ async def handle(services: NodeServices, context: RequestContext, request: VoteR
         node = driver.node
         response = Response(node.epoch, node.leader_id, is_granted=False, error=ErrorCode.invalid_voter_key)
     else:
+        services.quorum.warn_of_unknown_voter(vote.candidate_id)
         try:
             response = await driver.vote(vote)
         except OSError:  # the node stops

@@ -34,6 +34,7 @@ from ottla.protocol.metadata_records.records import AbortTransactionRecord
 logger = logging.getLogger("ottla.quorum")
 
 _HAND_OVER_S = 1.0
+_UNKNOWN_VOTERS_MAX = 16  # that are warned of: their ids come from requests
 
 
 class Quorum:
@@ -82,6 +83,7 @@ class Quorum:
         self._controller: ControllerRuntime | None = None
         self._aborted_epoch = -1
         self._last_leader_id = -1
+        self._unknown_voters: set[int] = set()
         self.on_new_leader: Callable[[], None] = lambda: None
         self._tasks: list[asyncio.Task[None]] = []
         self._checks: list[asyncio.Task[None]] = []
@@ -274,7 +276,29 @@ class Quorum:
                 f"node {self.leader_id}" if self.leader_id >= 0 else "not known",
                 self.driver.node.epoch,
             )
+            self.warn_of_unknown_voter(self.leader_id)
             self.on_new_leader()
+
+    def warn_of_unknown_voter(self, node_id: int) -> None:
+        """`node_id` leads or wants to lead. If it is none of the static voters, then two nodes have different ones.
+
+        Nothing more can be done. Kafka has not used INCONSISTENT_VOTER_SET since KIP-853, and votes for such a node and
+        follows it: with kraft.version 1 it may be a voter in the part of the log that this node does not have yet.
+        """
+        is_unknown = node_id >= 0 and self.has_fixed_voters and node_id not in self.voters
+        if (
+            is_unknown
+            and node_id not in self._unknown_voters
+            and len(self._unknown_voters) < _UNKNOWN_VOTERS_MAX
+        ):
+            self._unknown_voters.add(node_id)
+            logger.warning(
+                "node %d takes part in an election of the quorum, but the voters of node %d are %s: two leaders are "
+                "possible. Set controller.quorum.voters to the same nodes in the configs of all nodes",
+                node_id,
+                self._node_id,
+                list(self.voters),
+            )
 
     def _check_leadership(self) -> None:
         """Discards the controller if this node no longer leads, or leads in another epoch."""
