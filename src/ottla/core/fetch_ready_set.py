@@ -87,8 +87,10 @@ class SessionPartition:
         """Remembers what is sent to the client; returns whether any of it is new to the client."""
         if not self.has_news(response):
             return False
-        # After an error the next response must contain the partition again, even if nothing else has changed.
-        self.high_watermark = response.high_watermark if response.error_code == 0 else NO_OFFSET
+        # After an error the next response must contain the partition again, even if nothing else has changed. So must
+        # it after a diverging epoch: a follower truncates its log, and takes the high watermark from the next response.
+        is_taken = response.error_code == 0 and response.diverging_epoch is None
+        self.high_watermark = response.high_watermark if is_taken else NO_OFFSET
         self.log_start_offset = response.log_start_offset
         return True
 

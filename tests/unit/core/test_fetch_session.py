@@ -166,6 +166,16 @@ def test_after_an_error_the_partition_is_in_the_response_again_when_the_error_is
     assert included(respond(resolve(cache, session_id, 3))) == []
 
 
+def test_after_a_diverging_epoch_the_high_watermark_is_sent_again() -> None:
+    """A follower ignores that of the response: its log may not be the leader's up to there before it has truncated."""
+    cache = FetchSessionCache()
+    session_id = opened(cache, 0)
+    diverged = partition_response(0, diverging_epoch=EpochEndOffset(3, 5))
+    assert included(respond(resolve(cache, session_id, 1), [diverged])) == [0]
+    assert included(respond(resolve(cache, session_id, 2))) == [0]
+    assert included(respond(resolve(cache, session_id, 3))) == []
+
+
 def test_partitions_that_returned_records_go_to_the_end_so_that_none_starves() -> None:
     cache = FetchSessionCache()
     session_id = opened(cache, 0, 1, 2, 3)
