@@ -1,5 +1,6 @@
 """Faults that are planted into replication, each found by a checker of the cluster simulation within a few seeds."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +16,7 @@ from tests.simulation.test_replication_scenarios import (
     truncate_a_waiting_produce,
 )
 
+import ottla.broker.coordinators.shard_loader as shard_loader
 import ottla.core.controller.alter_partition as alter_partition
 import ottla.core.controller.partition_change as partition_change
 from ottla.broker.delayed_produce import DelayedProduce
@@ -22,13 +24,17 @@ from ottla.broker.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_fetcher import ReplicaFetcher
 from ottla.core.controller.commands import ConfigChange, ConfigOp, IncrementalAlterConfigs
 from ottla.core.controller.image import ConfigResource, MetadataImage
+from ottla.core.groups.shard import GroupShard
 from ottla.core.partition.in_sync_replicas import Follower
 from ottla.core.partition.leader import PartitionLeader
 from ottla.core.partition.role import PartitionRole
 from ottla.model.config import ResourceType
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.sim.cluster_programs import Committer
 from ottla.sim.cluster_workload import run_cluster_workload
 from ottla.sim.env import simulate
+from ottla.sim.group_client import GroupClient
 from ottla.sim.history import Violation
 from ottla.sim.node import PROFILE
 from ottla.sim.partition_clients import create_topic_with_retries
@@ -145,6 +151,18 @@ def skip_the_check_of_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionRole, "check_epoch", lambda self, epoch: None)
 
 
+def poll_again_what_was_read(patch: pytest.MonkeyPatch) -> None:
+    fetch = HostedPartition.fetch
+
+    def fetch_before(
+        self: HostedPartition, offset: int, *args: Any, is_follower: bool, **options: Any
+    ) -> Any:
+        before = offset if is_follower else max(offset - 1, self.log.log_start_offset)
+        return fetch(self, before, *args, is_follower=is_follower, **options)
+
+    patch.setattr(HostedPartition, "fetch", fetch_before)
+
+
 # By the bug: what the checker that finds it says. Most are found by several, and the first one ends the run.
 _COMMITTED_RECORDS_CHANGE = (
     "leader completeness|committed prefix|offset_out_of_range|held .* and now holds|was acknowledged at offset|"
@@ -159,6 +177,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (skip_the_check_of_the_leader_epoch, f"{_COMMITTED_RECORDS_CHANGE}|leader epoch"),
     (complete_a_reassignment_before_the_new_replicas_are_in_sync, _COMMITTED_RECORDS_CHANGE),
     (lose_the_last_segment_of_a_moved_replica, f"{_COMMITTED_RECORDS_CHANGE}|high watermark"),
+    (poll_again_what_was_read, "non-monotonic poll"),
 ]
 
 
@@ -233,6 +252,40 @@ async def create_a_topic_beside_a_cordon(scenario: Scenario) -> None:
     await create_topic_with_retries(scenario.client, "short", 4, {}, 3)
     created = {TopicPartition("short", index) for index in range(4)}
     await scenario.wait_for(lambda: created <= set(broker.services.log_dirs.partitions))
+    scenario.audit.check()
+
+
+def test_a_coordinator_that_has_not_loaded_its_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_loader, "replay_batch", lambda *_: 0)
+    with pytest.raises(Violation, match=r"coordinator: .*__consumer_offsets.* but its log gives"):
+        run_scenario(move_a_coordinator, controllers=3)
+
+
+def test_a_coordinator_in_an_invalid_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def validate(self: GroupShard) -> None:
+        assert not self.durable_state()["offsets"], "planted"
+
+    monkeypatch.setattr(GroupShard, "validate", validate)
+    with pytest.raises(Violation, match=r"coordinator: .*__consumer_offsets.*: planted"):
+        run_scenario(move_a_coordinator, controllers=3)
+
+
+async def move_a_coordinator(scenario: Scenario) -> None:
+    cluster = scenario.cluster
+    await Committer(scenario.client, scenario.world.derive(), "group", scenario.topic).commit_next()
+    used = {
+        node.node_id
+        for node, hosted in cluster.replicas()
+        if hosted.topic_partition.topic == "__consumer_offsets"
+        and hosted.is_led
+        and hosted.log.log_end_offset
+    }
+    (node_id,) = used
+    await cluster.nodes[node_id].kill()
+    reader = GroupClient(scenario.client, "group", scenario.topic)
+    async with asyncio.timeout(60):
+        while (await reader.committed([0]))[0] != ErrorCode.none:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
     scenario.audit.check()
 
 

@@ -1,7 +1,7 @@
 """A small Kafka client for simulation: kio's messages over an `ottla.env.network.Network`, in virtual time.
 
-It shares no code with the broker but the batch builder: kio encodes the requests and decodes the responses.
-Every network failure (connection refused, reset, no response in time) is an OSError.
+It shares no code with the broker but the builder and the headers of batches: kio encodes the requests and decodes the
+responses. Every network failure (connection refused, reset, no response in time) is an OSError.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ from kio.schema.produce.v13.response import PartitionProduceResponse
 from kio.serial import entity_reader, entity_writer
 
 from ottla.env.network import Network, Stream
+from ottla.records.header import HEADER_SIZE, read_header
+from ottla.sim.history import Violation
 from ottla.sim.network import SimStream
 
 _INT32 = Struct(">i")
@@ -187,6 +189,7 @@ class SimClient:
         )
         response = await self.request(request)
         data: PartitionData = response.responses[0].partitions[0]
+        check_order(data.records or b"", offset)
         return data
 
     def see_leader_epoch(self, topic_id: UUID, partition: int, leader_epoch: int) -> None:
@@ -234,3 +237,19 @@ def error_of(response: Any) -> ErrorCode:
     """The error code of a response, or REQUEST_TIMED_OUT if there is no response."""
     code: ErrorCode = ErrorCode.request_timed_out if response is None else response.error_code
     return code
+
+
+def check_order(records: bytes, offset: int) -> None:
+    """Raises Violation if a fetch from `offset` got a batch that the consumer has passed. The first batch may begin
+    before the offset, because a batch is sent as a whole; the last one may be cut off.
+    """
+    position, next_offset = 0, offset
+    while len(records) - position >= HEADER_SIZE:
+        header = read_header(records, position)
+        if header.last_offset < next_offset or (position and header.base_offset < next_offset):
+            raise Violation(
+                f"non-monotonic poll: a fetch from offset {offset} got a batch with offsets {header.base_offset} to "
+                f"{header.last_offset} where {next_offset} is next"
+            )
+        next_offset = header.next_offset
+        position += header.size

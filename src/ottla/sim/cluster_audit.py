@@ -9,7 +9,8 @@ Each check has a name, which begins the message of its violation:
 - metadata: images and the controller's machine are valid, and images of the same offset are equal;
 - node failure: no node stops by itself or logs an error, unless its disk is broken;
 - stray folder: a node sets no folder aside whose topic id and partition its metadata places on it;
-- cordon: a node creates no replica in a cordoned directory while it has another one.
+- cordon: a node creates no replica in a cordoned directory while it has another one;
+- coordinator: every shard of groups and transactions is valid, and equals a replay of its log.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from ottla.core.partition.leader import PartitionLeader
 from ottla.model.ids import TopicPartition
 from ottla.records.header import read_header
 from ottla.sim.cluster import Cluster, ClusterNode
+from ottla.sim.coordinator_audit import check_shards_against_logs, validate_shards
 from ottla.sim.disk import SimDisk
 from ottla.sim.history import Violation
 from ottla.sim.loop import NODE
@@ -41,6 +43,7 @@ NODE_FAILURE = "node failure"
 STRAY_FOLDER = "stray folder"
 CORDON = "cordon"
 INTERVAL_S = 0.3
+_REPLAY_INTERVAL_S = 5.0  # of the logs of the coordinators, as a whole
 _READ_BYTES = 1 << 20
 _STRAY = "nothing deletes it"
 # Strays are checked on their own. The others: while a coordinator's partition has too few replicas, and when
@@ -88,8 +91,13 @@ class ClusterAudit:
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
         """Runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        replay_s = loop.time()
         while True:
             self.check()
+            if loop.time() >= replay_s:
+                self.check_coordinators()
+                replay_s = loop.time() + _REPLAY_INTERVAL_S
             await asyncio.sleep(interval_s)
 
     def check(self) -> None:
@@ -97,9 +105,17 @@ class ClusterAudit:
         for node in self._cluster.nodes.values():
             self._check_node(node)
             self._check_cordons(node)
+            if node.broker is not None:
+                validate_shards(node.broker)
         for node, hosted in self._cluster.replicas():
             if hosted.failure is None and not hosted.is_closed and not node.has_disk_fault:
                 self._check_replica(node, hosted)
+
+    def check_coordinators(self) -> None:
+        """Compares the coordinators with their logs."""
+        for node in self._cluster.brokers:
+            if node.broker is not None and not node.has_disk_fault:
+                check_shards_against_logs(node.broker)
 
     def has_converged(self) -> bool:
         """After healing: all replicas of each partition have the same end and the same high watermark."""
@@ -114,6 +130,7 @@ class ClusterAudit:
         """Compares all logs from their start. Call it when nothing is written any more."""
         self._compared.clear()
         self.check()
+        self.check_coordinators()
 
     def forget_checked(self) -> None:
         """Drops the batches, so that a long run needs no more memory. Call it after `check_converged`."""

@@ -30,7 +30,7 @@ from ottla.model.config.cordoned import CORDONED_LOG_DIRS
 from ottla.model.config.definition import ResourceType
 from ottla.model.errors import KafkaError
 from ottla.sim.cluster import SESSION_S, Cluster, ClusterNode
-from ottla.sim.disk import WRITES
+from ottla.sim.disk import WRITES, DiskSpeed
 
 _EVENT_WITHIN_S = 2.0
 _CLOCK_JUMP_MS = 20 * 60_000
@@ -65,7 +65,7 @@ class ClusterNemesis:
         of_nodes = [
             self._kill, self._kill, self._kill, self._stop, self._stop, self._lose_power, self._lose_power,
             self._lose_power, self._pause, self._pause, self._reset_connections, self._break_disk,
-            self._break_directory, self._move_replicas, self._cordon,
+            self._break_directory, self._slow_disk, self._move_replicas, self._cordon,
         ]  # fmt: skip
         if changes_clocks:
             of_nodes.append(self._change_clock)
@@ -230,6 +230,14 @@ class ClusterNemesis:
         await node.stop()
         await self._restart(node)
         node.has_disk_fault = False
+
+    async def _slow_disk(self, node: ClusterNode) -> None:
+        """Work in threads takes long: flushes, recovery, the writes of a controller."""
+        self._note("slow disk")
+        disk = node.disk
+        disk.speed = DiskSpeed(self._random.uniform(0, 20), self._random.uniform(10, 1500))
+        await self._last_any()
+        disk.speed = DiskSpeed()
 
     async def _move_replicas(self, node: ClusterNode) -> None:
         """Between the two directories of a node, also back while the first move is under way."""

@@ -1,4 +1,7 @@
-"""Checks the coordinators of a simulated broker: every shard is consistent and equals a replay of its log."""
+"""Checks the coordinators of a simulated broker: every shard is consistent and equals a replay of its log.
+
+Both also hold while records wait for their replicas: the shard of a leader has what its log has, committed or not.
+"""
 
 from typing import Any
 
@@ -12,12 +15,16 @@ from ottla.core.transactions.shard import TransactionShard
 from ottla.records.records import read_batches
 from ottla.sim.history import Violation
 
+COORDINATOR = "coordinator"
 _READ_BYTES = 1 << 20
 
 
 def validate_shards(broker: Broker) -> None:
     for runtime in _active(broker):
-        runtime.shard.validate()
+        try:
+            runtime.shard.validate()
+        except AssertionError as error:
+            raise Violation(f"{COORDINATOR}: {runtime.hosted.topic_partition}: {error}") from error
 
 
 def check_shards_against_logs(broker: Broker) -> None:
@@ -25,16 +32,23 @@ def check_shards_against_logs(broker: Broker) -> None:
     for runtime in _active(broker):
         current, rebuilt = runtime.shard.durable_state(), _rebuild(runtime).durable_state()
         if current != rebuilt:
-            raise Violation(f"{runtime.hosted.topic_partition} has {current}, but its log gives {rebuilt}")
+            raise Violation(
+                f"{COORDINATOR}: {runtime.hosted.topic_partition} has {current}, but its log gives {rebuilt}"
+            )
 
 
 def _active(broker: Broker) -> list[ShardRuntime[Any]]:
-    groups, transactions = broker.services.groups.get(), broker.services.transactions.get()
-    runtimes: tuple[ShardRuntime[Any], ...] = (*groups.runtimes, *transactions.runtimes)
+    """A runtime that has lost its leadership is closed soon: its log may have been truncated meanwhile."""
+    groups, transactions = broker.services.groups.created, broker.services.transactions.created
+    runtimes: list[ShardRuntime[Any]] = []
+    if groups is not None:
+        runtimes += groups.runtimes
+    if transactions is not None:
+        runtimes += transactions.runtimes
     return [
         runtime
         for runtime in runtimes
-        if runtime.state is RuntimeState.ACTIVE and runtime.hosted.failure is None
+        if runtime.state is RuntimeState.ACTIVE and runtime.has_leadership and runtime.hosted.failure is None
     ]
 
 
