@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 from tests.fuzz.mutations import fuzz
-from tests.unit.broker.bench import HOST, PORT, Bench, until
+from tests.unit.broker.broker_bench import HOST, PORT, Bench, until
 
 from ottla.broker.coordinators.shard_runtime import RuntimeState
 from ottla.protocol.api_keys import APIS, ApiKey

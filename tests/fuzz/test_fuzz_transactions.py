@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.fuzz.mutations import fuzz
-from tests.unit.broker.bench import HOST, PORT, Bench, until
+from tests.unit.broker.broker_bench import HOST, PORT, Bench, until
 from tests.unit.broker.group_bench import message
 
 from ottla.broker.coordinators.shard_runtime import RuntimeState

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from kio.index import load_request_schema
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 
 from ottla.broker.promise import Promise, completed
 from ottla.core.coordination import Command

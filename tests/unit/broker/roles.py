@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from kio.static.primitive import i16, u16
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage

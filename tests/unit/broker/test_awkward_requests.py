@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_writer
-from tests.unit.broker.bench import Bench, Raw, until
+from tests.unit.broker.broker_bench import Bench, Raw, until
 from tests.unit.broker.transaction_bench import on_small_broker
 
 from ottla.protocol.api_keys import APIS, ApiKey

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 
 from ottla.broker.node import Broker
 from ottla.broker.run import _serve as serve_node

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 
 from ottla.model.errors import ErrorCode
 

@@ -14,7 +14,7 @@ from kio.schema.delete_records.v2.request import (
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.fetch.v17.request import ReplicaState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until, values_in
 
 from ottla.broker.delayed_fetch import DelayedFetch
 from ottla.broker.delayed_operations import DelayedOperations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 
 from ottla.core.controller.commands import AssignReplicasToDirs
 from ottla.core.controller.image import UNASSIGNED_DIRECTORY

@@ -15,7 +15,7 @@ from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.serial import entity_reader
-from tests.unit.broker.bench import Bench, Raw, on_broker, produce_request, until
+from tests.unit.broker.broker_bench import Bench, Raw, on_broker, produce_request, until
 
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.handlers import k60_describe_cluster

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, produce_request
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, produce_request
 from tests.unit.broker.group_bench import message, with_groups
 from tests.unit.broker.transaction_bench import on_small_broker, with_transactions
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
 from tests.examples import examples
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker
 from tests.unit.broker.roles import (
     OTHER,
     change_partition,

@@ -10,7 +10,7 @@ from kio.schema.fetch.v12.request import FetchPartition as FetchPartitionV12
 from kio.schema.fetch.v12.request import FetchRequest as FetchRequestV12
 from kio.schema.fetch.v12.request import FetchTopic as FetchTopicV12
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, values_in
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, values_in
 
 from ottla.broker import fetch_reader
 from ottla.broker.handlers import k01_fetch

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.fetch.v17.request import FetchTopic, ForgottenTopic, ReplicaState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until, values_in
 from tests.unit.broker.roles import (
     OTHER,
     change_partition,

@@ -15,7 +15,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.schema.list_config_resources.v0.request import ListConfigResourcesRequest as ListRequestV0
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode

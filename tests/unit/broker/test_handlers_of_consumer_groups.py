@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.core.groups import commands

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.types import TopicName
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.broker.handlers import k08_offset_commit

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
+from tests.unit.broker.broker_bench import HOST, PORT, Bench, on_broker
 from tests.unit.broker.group_bench import message, rejected, versions, with_groups
 
 from ottla.core.groups import commands

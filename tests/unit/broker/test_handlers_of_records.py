@@ -21,7 +21,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
 )
 from kio.schema.produce.v13.request import PartitionProduceData, TopicProduceData
 from kio.schema.produce.v13.request import ProduceRequest as ProduceRequestV13
-from tests.unit.broker.bench import Bench, on_broker, produce_request, until
+from tests.unit.broker.broker_bench import Bench, on_broker, produce_request, until
 
 from ottla.core.partition.producers import NO_VERIFICATION
 from ottla.model.errors import ErrorCode

@@ -14,7 +14,7 @@ from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from kio.schema.update_features.v0.request import FeatureUpdateKey as FeatureUpdateKeyV0
 from kio.schema.update_features.v0.request import UpdateFeaturesRequest as UpdateFeaturesRequestV0
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
+from tests.unit.broker.broker_bench import HOST, PORT, Bench, on_broker
 
 from ottla.model.config import ResourceType
 from ottla.model.errors import ErrorCode

@@ -24,7 +24,7 @@ from kio.schema.describe_topic_partitions.v0.request import (
     TopicRequest,
 )
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
-from tests.unit.broker.bench import HOST, PORT, Bench, on_broker
+from tests.unit.broker.broker_bench import HOST, PORT, Bench, on_broker
 
 from ottla.model.errors import ErrorCode
 

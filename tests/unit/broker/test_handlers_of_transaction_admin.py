@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kio.serial.errors import OutOfBoundValue
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 from tests.unit.broker.group_bench import message, rejected, versions
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,

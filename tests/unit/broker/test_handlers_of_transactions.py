@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kio.static.primitive import i16
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.group_bench import message, rejected, versions
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 
 from ottla.broker.hosted_partition import HostedPartition
 from ottla.model.config import ResourceType

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kio.schema.fetch.v17.request import ReplicaState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until, values_in
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until, values_in
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.roles import (
     OTHER,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until
 from tests.unit.storage.log_builder import offsets_of, read_all
 
 from ottla.broker.hosted_partition import HostedPartition

@@ -13,7 +13,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 
 from ottla.broker.loggers import LOGGERS
 from ottla.model.config import ResourceType

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import pytest
 from kio.schema.list_offsets.v10.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.coordinators.test_shard_runtime import Codec, Counters
 from tests.unit.broker.roles import OTHER, change_partition
 from tests.unit.broker.test_replica_move import TWO, move, moved, other_directory

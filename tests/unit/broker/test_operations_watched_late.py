@@ -5,7 +5,7 @@ from typing import Any
 
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
 from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.roles import OTHER, change_partition, hosted_partition, step_down
 
 from ottla.broker import hosted_partition as hosted_partition_module

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until
 
 from ottla.core.controller.changes import MetadataChanges, PartitionChange, TopicChange
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage

@@ -18,7 +18,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.unit.broker.bench import (
+from tests.unit.broker.broker_bench import (
     Bench,
     fetch_request,
     fetched,

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.produce.v12.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.unit.broker.bench import NO_WAIT, Bench, on_broker, produce_request, until
+from tests.unit.broker.broker_bench import NO_WAIT, Bench, on_broker, produce_request, until
 
 from ottla.broker import hosted_partition
 from ottla.core.partition.leader import PartitionLeader

@@ -14,7 +14,7 @@ from kio.schema.delete_records.v2.request import (
     DeleteRecordsTopic,
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.roles import hosted_partition, lead_alone, step_down
 
 from ottla.broker.hosted_partition import HostedPartition

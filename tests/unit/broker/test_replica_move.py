@@ -15,7 +15,7 @@ from kio.schema.alter_replica_log_dirs.v2.request import (
 )
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.roles import hosted_partition, step_down
 from tests.unit.storage.log_builder import batch as new_batch
 from tests.unit.storage.log_builder import read_all

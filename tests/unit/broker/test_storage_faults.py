@@ -13,7 +13,7 @@ from kio.schema.delete_records.v2.request import (
 )
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.unit.broker.bench import Bench, fetch_request, fetched, on_broker, until
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, on_broker, until
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition

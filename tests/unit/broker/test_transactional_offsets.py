@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, until
+from tests.unit.broker.broker_bench import Bench, until
 from tests.unit.broker.roles import lead_alone, step_down
 from tests.unit.broker.transaction_bench import TransactionalProducer, committed_offset, on_small_broker
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,

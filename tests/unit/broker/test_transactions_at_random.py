@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from tests.examples import scaled
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 from tests.unit.broker.transaction_bench import (
     CommittedReader,
     TransactionalProducer,

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.group_bench import message
 
 from ottla.broker.promise import Promise, completed

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from tests.unit.broker.bench import until
+from tests.unit.broker.broker_bench import until
 
 from ottla.env.loop_watch import LoopWatch
 from ottla.model.config.definition import ConfigType, parse_value

@@ -12,7 +12,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 
 from ottla.model.errors import ErrorCode
 

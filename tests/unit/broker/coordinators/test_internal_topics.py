@@ -1,7 +1,7 @@
 """The replication factor of the internal topics: as configured, or not created, except on a single node."""
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.roles import register_other
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, until
+from tests.unit.broker.broker_bench import Bench, until
 from tests.unit.broker.group_bench import message
 from tests.unit.broker.transaction_bench import (
     TransactionalProducer,

@@ -16,7 +16,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 from kio.static.primitive import i32
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.roles import OTHER, OTHER_ADDRESS, register_other
 from tests.unit.rpc.node_server import Asked, NodeServer, ServerSide
 

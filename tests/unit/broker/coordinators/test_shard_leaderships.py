@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.coordinators.test_shard_runtime import (
     Add,
     Perform,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.roles import OTHER, change_partition
 
 from ottla.broker.coordinators.shard_runtime import RuntimeSettings, RuntimeState, ShardRuntime

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
-from tests.unit.broker.bench import HOST, Bench, on_broker, until
+from tests.unit.broker.broker_bench import HOST, Bench, on_broker, until
 
 from ottla.env.network import Stream
 

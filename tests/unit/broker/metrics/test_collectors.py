@@ -18,7 +18,7 @@ from kio.schema.offset_commit.v9.request import (
     OffsetCommitRequestTopic,
 )
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
-from tests.unit.broker.bench import Bench, fetch_request, fetched, until
+from tests.unit.broker.broker_bench import Bench, fetch_request, fetched, until
 from tests.unit.broker.metrics.metrics_bench import on_metered_broker, samples_in, scrape
 from tests.unit.broker.transaction_bench import TransactionalProducer
 from tests.unit.core.transactions.test_transaction_listing import UnwalkableIds

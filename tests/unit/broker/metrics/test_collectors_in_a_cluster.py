@@ -1,6 +1,6 @@
 """The metrics of replication, in a simulated cluster that loses a broker and gets it back."""
 
-from tests.unit.broker.bench import produce_request
+from tests.unit.broker.broker_bench import produce_request
 from tests.unit.broker.metrics.metrics_bench import Samples, samples_in
 from tests.unit.broker.test_cluster import Nodes, in_cluster
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.metrics.metrics_bench import (
     HttpClient,
     head_value,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import until
+from tests.unit.broker.broker_bench import until
 from tests.unit.env.test_http_post import DONE_S, answer, drip, read_request, server, stay_silent
 from tests.unit.metrics.test_client_series import GAUGE, metrics_data, resource_metrics
 

@@ -8,7 +8,7 @@ from kio.schema.write_txn_markers.v1.request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.unit.broker.bench import Bench
+from tests.unit.broker.broker_bench import Bench
 from tests.unit.broker.metrics.metrics_bench import on_metered_broker, scrape
 from tests.unit.broker.metrics.test_collectors import commit
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.broker.bench import Bench, on_broker
+from tests.unit.broker.broker_bench import Bench, on_broker
 from tests.unit.broker.roles import hosted_partition, lead_alone, step_down
 
 from ottla.broker import partition_truncation

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.unit.broker.bench import Bench, on_broker, until
+from tests.unit.broker.broker_bench import Bench, on_broker, until
 from tests.unit.broker.roles import OTHER, change_partition, hosted_partition
 
 from ottla.broker.hosted_partition import HostedPartition
