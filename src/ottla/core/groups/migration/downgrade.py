@@ -1,5 +1,8 @@
 """Converts a consumer group to a classic one when its last member with the consumer protocol leaves."""
 
+from collections.abc import Mapping
+from uuid import UUID
+
 from ottla.core.groups.classic.group import STABLE, ClassicGroup
 from ottla.core.groups.classic.member import ClassicMember
 from ottla.core.groups.classic.rebalance import ClassicRebalancer
@@ -84,5 +87,17 @@ def _classic_member(group: ConsumerGroup, member: ConsumerGroupMember, state: Gr
             (protocol.name, protocol.metadata)
             for protocol in metadata.classic_member_metadata.supported_protocols
         ),
-        assignment=embedded_assignment(member, group.target(member.member_id), state.topics),
+        assignment=embedded_assignment(member, _held_partitions(member), state.topics),
     )
+
+
+def _held_partitions(member: ConsumerGroupMember) -> Mapping[UUID, frozenset[int]]:
+    """The partitions that the member may still consume: those that it has, and those that it has not revoked yet.
+
+    KIP-848 assigns a partition only after its owner has revoked it. Kafka takes the target instead: if the group is
+    upgraded again before the member has rejoined, others get the partitions that this member has not revoked.
+    """
+    held = {topic_id: frozenset(of_topic) for topic_id, of_topic in member.assigned.items()}
+    for topic_id, of_topic in member.pending_revocation.items():
+        held[topic_id] = held.get(topic_id, frozenset()) | of_topic.keys()
+    return held

@@ -26,7 +26,7 @@ from ottla.core.groups.commands import (
 )
 from ottla.core.groups.consumer.group import ConsumerGroup
 from ottla.core.groups.consumer.member import MemberState
-from ottla.core.groups.consumer_protocol import write_assignment
+from ottla.core.groups.consumer_protocol import read_assignment, write_assignment
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.group_records.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -600,6 +600,77 @@ def test_a_downgrade_that_a_reload_interrupts_ends_in_a_rebalance() -> None:
     assert groups.classic_group().is_rebalancing
     run(groups, classic, rounds=5)
     assert len(classic.owned) == 4
+
+
+@pytest.mark.parametrize("instance_id", [None, "one"])
+@pytest.mark.parametrize("reloads", [True, False])
+@COOPERATIVE
+def test_a_member_keeps_its_partitions_if_the_group_changes_back_and_forth_before_it_rejoins(
+    cooperative: bool, reloads: bool, instance_id: str | None
+) -> None:
+    groups = groups_with()
+    (classic,) = classic_group(groups, "a", cooperative=cooperative, instance_id=instance_id)
+    first = Member(groups, "c", "t").join()
+    assert sum(map(len, groups.group().target(classic.member_id).values())) == 2
+    first.leave()
+    if reloads:
+        groups.restart()
+    assert groups.classic_group().is_rebalancing
+    second = Member(groups, "d", "t").join()
+    assert second.owned == set(), "the classic member still consumes everything"
+    run(groups, second, classic)
+    assert [len(second.owned), len(classic.owned)] == [2, 2]
+    rebuilt_equals_live(groups)
+
+
+def test_a_member_keeps_partitions_that_it_was_asked_to_revoke_if_the_group_changes_back_and_forth() -> None:
+    groups = groups_with()
+    (classic,) = classic_group(groups, "a")
+    first = Member(groups, "c", "t").join()
+    classic.join()
+    assert groups.group().members[classic.member_id].state is MemberState.UNREVOKED_PARTITIONS
+    first.leave()
+    held = read_assignment(groups.classic_group().members[classic.member_id].assignment)
+    assert held is not None
+    assert held.partitions == (("t", (0, 1, 2, 3)),)
+    second = Member(groups, "d", "t").join()
+    assert (len(second.owned), len(classic.owned)) == (0, 4)
+    run(groups, second, classic)
+    assert [len(second.owned), len(classic.owned)] == [2, 2]
+    rebuilt_equals_live(groups)
+
+
+def test_a_member_does_not_claim_partitions_that_it_waits_for_when_the_group_becomes_classic() -> None:
+    """They belong to the other classic member, which has not revoked them."""
+    groups = groups_with()
+    (owner,) = classic_group(groups, "a")
+    first = Member(groups, "c", "t").join()
+    waiting = ClassicConsumer(groups, "b", "t")
+    waiting.join()
+    waiting.join()
+    assert groups.group().members[waiting.member_id].state is MemberState.UNRELEASED_PARTITIONS
+    first.leave()
+    second = Member(groups, "d", "t").join()
+    members = groups.group().members
+    assert [len(members[m.member_id].assigned) for m in (owner, waiting)] == [1, 0]
+    assert second.owned == set()
+    run(groups, second, owner, waiting)
+    assert sorted(len(m.partitions("t")) for m in (second, owner, waiting)) == [1, 1, 2]
+
+
+def test_a_static_member_that_restarts_during_a_reconciliation_leaves_the_others_their_partitions() -> None:
+    groups = groups_with()
+    classic = static_classic(groups, "b", "two")
+    run(groups, classic, rounds=12)
+    Member(groups, "c", "t", instance_id="one").join()
+    restarted = static_classic(groups, "a", "one")
+    restarted.join()
+    assert groups.classic_group().is_rebalancing, "the group was not stable"
+    again = Member(groups, "d", "t", instance_id="one").join()
+    assert (again.owned, len(classic.owned)) == (set(), 4)
+    run(groups, again, classic)
+    assert [len(again.owned), len(classic.owned)] == [2, 2]
+    rebuilt_equals_live(groups)
 
 
 def test_a_static_member_that_restarts_as_a_classic_one_downgrades_the_group_without_a_rebalance() -> None:
