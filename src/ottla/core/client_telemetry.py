@@ -40,7 +40,7 @@ class TelemetrySubscription(NamedTuple):
 
 
 class ClientInstance:
-    """A client that has requested its subscription. It may send one request in each interval, as in Kafka.
+    """A client that has requested its subscription or pushed. It may send one request in each interval, as in Kafka.
 
     A push may follow the request for the subscription sooner: a client pushes first after half an interval to one and
     a half, so that the pushes of all clients are spread over the interval. A request that is rejected does not count,
@@ -143,21 +143,17 @@ class ClientTelemetry:
 
     def subscribe(self, instance_id: UUID, labels: ClientLabels, now_ms: int) -> TelemetrySubscription:
         """Raises KafkaError if the client asks too often."""
-        labels = ClientLabels._make(label[:LABEL_CHARS_MAX] for label in labels)
-        instance = self._instances.get(instance_id)
-        if instance is None:
-            instance = self._instances[instance_id] = ClientInstance(labels, self._subscription_of(labels))
-            if len(self._instances) > _INSTANCES_MAX:
-                self._instances.popitem(last=False)
-        elif instance.labels != labels:  # it has connected again
+        labels = _cut(labels)
+        instance = self._instance(instance_id, labels)
+        if instance.labels != labels:  # it has connected again
             instance.labels, instance.subscription = labels, self._subscription_of(labels)
-        self._instances.move_to_end(instance_id)
         instance.subscribe(now_ms)
         return instance.subscription
 
     def push(
         self,
         instance_id: UUID | None,
+        labels: ClientLabels,
         subscription_id: int,
         compression_type: int,
         size: int,
@@ -165,14 +161,13 @@ class ClientTelemetry:
         terminating: bool,
         now_ms: int,
     ) -> ClientInstance:
-        """Accepts a push of `size` bytes. Raises KafkaError if it is rejected."""
-        instance = None if instance_id is None else self._instances.get(instance_id)
-        if instance_id is None or instance is None:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"client instance {instance_id} has not requested its subscriptions",
-            )
-        self._instances.move_to_end(instance_id)
+        """Accepts a push of `size` bytes. Raises KafkaError if it is rejected.
+
+        The client may have asked another broker for its subscription, which has the same id here.
+        """
+        if instance_id is None:
+            raise KafkaError(ErrorCode.invalid_request, "a push must name its client instance")
+        instance = self._instance(instance_id, _cut(labels))
         instance.push(
             subscription_id,
             compression_type,
@@ -181,6 +176,16 @@ class ClientTelemetry:
             terminating=terminating,
             now_ms=now_ms,
         )
+        return instance
+
+    def _instance(self, instance_id: UUID, labels: ClientLabels) -> ClientInstance:
+        """The instance, which is used now; a new one if this broker does not know it, or has forgotten it."""
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            instance = self._instances[instance_id] = ClientInstance(labels, self._subscription_of(labels))
+            if len(self._instances) > _INSTANCES_MAX:
+                self._instances.popitem(last=False)
+        self._instances.move_to_end(instance_id)
         return instance
 
     def _subscription_of(self, labels: ClientLabels) -> TelemetrySubscription:
@@ -196,6 +201,10 @@ class ClientTelemetry:
         interval_ms = min(intervals, default=DEFAULT_INTERVAL_MS)
         fingerprint = crc32(repr((chosen, interval_ms)).encode())
         return TelemetrySubscription(fingerprint & 0x7FFFFFFF, interval_ms, chosen)
+
+
+def _cut(labels: ClientLabels) -> ClientLabels:
+    return ClientLabels._make(label[:LABEL_CHARS_MAX] for label in labels)
 
 
 def _matches(match: str, labels: ClientLabels) -> bool:

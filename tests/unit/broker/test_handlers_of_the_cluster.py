@@ -268,7 +268,8 @@ async def test_an_invalid_telemetry_push_is_rejected(bench: Bench) -> None:
     assert answer.telemetry_max_bytes == 1000
     instance, subscription = answer.client_instance_id, answer.subscription_id
     for request, expected in (
-        (push(UUID(int=5), subscription), ErrorCode.invalid_request),
+        (push(None, subscription), ErrorCode.invalid_request),
+        (push(UUID(int=5), subscription + 1), ErrorCode.unknown_subscription_id),
         (push(instance, subscription + 1), ErrorCode.unknown_subscription_id),
         (push(instance, subscription, compression_type=9), ErrorCode.unsupported_compression_type),
         (push(instance, subscription, bytes(1001)), ErrorCode.telemetry_too_large),

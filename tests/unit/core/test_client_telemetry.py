@@ -71,9 +71,11 @@ class Client:
             return error.code
         return ErrorCode.none
 
-    def push_to(self, instance: UUID, subscription_id: int, codec: int, terminating: bool) -> ClientInstance:
+    def push_to(
+        self, instance: UUID | None, subscription_id: int, codec: int, terminating: bool
+    ) -> ClientInstance:
         return self.telemetry.push(
-            instance, subscription_id, codec, 100, terminating=terminating, now_ms=self.now_ms
+            instance, LABELS, subscription_id, codec, 100, terminating=terminating, now_ms=self.now_ms
         )
 
 
@@ -147,8 +149,25 @@ def test_the_instance_that_was_used_least_recently_is_forgotten(monkeypatch: pyt
     client = Client()
     client.subscribe()
     client.telemetry.subscribe(UUID(int=2), LABELS, 0)
+    known = client.push_to(UUID(int=2), client.subscription_id, 0, False)
     client.push()
     client.telemetry.subscribe(UUID(int=3), LABELS, 0)
     assert client.push(terminating=True) is ErrorCode.none
-    with pytest.raises(KafkaError, match="has not requested"):
-        client.push_to(UUID(int=2), client.subscription_id, 0, False)
+    assert client.push_to(UUID(int=2), client.subscription_id, 0, False) is not known
+
+
+def test_a_client_may_push_to_another_broker_than_it_asked_for_its_subscription() -> None:
+    client, other = Client(), Client()
+    client.subscribe()
+    other.subscription_id = client.subscription_id
+    assert other.push() is ErrorCode.none
+    assert other.push() is ErrorCode.throttling_quota_exceeded
+    other.configure("b.")
+    assert other.push() is ErrorCode.unknown_subscription_id
+
+
+def test_a_push_without_an_instance_is_rejected() -> None:
+    client = Client()
+    client.subscribe()
+    with pytest.raises(KafkaError, match="must name its client instance"):
+        client.push_to(None, client.subscription_id, 0, False)

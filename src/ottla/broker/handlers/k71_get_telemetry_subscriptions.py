@@ -5,10 +5,10 @@ from datetime import timedelta
 from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
 from kio.schema.get_telemetry_subscriptions.v0.response import GetTelemetrySubscriptionsResponse
 
+from ottla.broker.client_labels import labels_of
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.random_uuid import random_uuid
 from ottla.broker.services import BrokerServices
-from ottla.core.client_telemetry import ClientLabels
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 
@@ -17,10 +17,7 @@ def handle(
     services: BrokerServices, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     instance_id = request.client_instance_id or random_uuid(services.env)
-    host, _, port = context.connection.stream.peer.rpartition(":")
-    name, version = context.connection.client_software
-    labels = ClientLabels(str(instance_id), context.client_id, name, version, host, port)
-    telemetry = services.telemetry
+    telemetry, labels = services.telemetry, labels_of(context, instance_id)
     try:
         subscription = telemetry.subscribe(instance_id, labels, services.env.clock.monotonic_ms())
     except KafkaError as error:

@@ -7,6 +7,7 @@ from functools import partial
 from kio.schema.push_telemetry.v0.request import PushTelemetryRequest
 from kio.schema.push_telemetry.v0.response import PushTelemetryResponse
 
+from ottla.broker.client_labels import labels_of
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.services import BrokerServices
 from ottla.model.errors import ErrorCode, KafkaError
@@ -30,6 +31,7 @@ async def _receive(services: BrokerServices, context: RequestContext, request: P
     telemetry = services.telemetry
     instance = telemetry.push(
         request.client_instance_id,
+        labels_of(context, request.client_instance_id),
         request.subscription_id,
         request.compression_type,
         len(request.metrics),
