@@ -118,9 +118,11 @@ def committed_records(spec: Spec) -> Iterator[tuple[int, int, bytes]]:
     )
     consumer.assign([TopicPartition(spec["topic"], partition, 0) for partition in range(spec["partitions"])])
     unread = set(range(spec["partitions"]))
+    last_s = time.monotonic()
     while unread:
-        messages = consumer.consume(BATCH, timeout=SILENCE_S)
-        if not messages:
+        messages = consumer.consume(BATCH, timeout=1.0)
+        last_s = time.monotonic() if messages else last_s
+        if time.monotonic() - last_s > SILENCE_S:
             raise RuntimeError(f"no record of {spec['topic']} within {SILENCE_S} s")
         for message in messages:
             partition, error = message.partition(), message.error()

@@ -22,6 +22,7 @@ from bench.sides import ADMIN_TIMEOUT_S, ROOT, Side
 RAW, TRANSFORMED = "raw", "transformed"
 PARTITIONS = 4
 PATIENCE_S = 1_800
+POLL_S = 2.0
 RUN_TIMEOUT_S = 7_200
 ROUNDS_OF_KILLS = 3
 
@@ -83,6 +84,7 @@ def kill_while_it_runs(pipeline: PipelineRun, records: int) -> None:
     chance = random.Random(records)
 
     def written() -> int:
+        """With the markers of transactions: they are few."""
         return sum(end_offsets(pipeline.broker.bootstrap, TRANSFORMED, PARTITIONS))
 
     feeding = process("feed", pipeline.broker, RAW, records)
@@ -91,7 +93,12 @@ def kill_while_it_runs(pipeline: PipelineRun, records: int) -> None:
         kills = [kind for _ in range(ROUNDS_OF_KILLS) for kind in chance.sample(KINDS, k=len(KINDS))]
         for number, kind in enumerate(kills, 1):
             wanted = records * number // (len(kills) + 1)
-            pipeline.until(lambda wanted=wanted: written() >= wanted, f"{wanted} records", PATIENCE_S)  # type: ignore[misc]
+            pipeline.until(
+                lambda wanted=wanted: written() >= wanted,  # type: ignore[misc]
+                f"{wanted} records",
+                PATIENCE_S,
+                POLL_S,
+            )
             pipeline.fault(kind, chance)
         finish(feeding)
     finally:

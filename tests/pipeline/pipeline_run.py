@@ -73,7 +73,7 @@ class PipelineRun:
         wanted = self.batches() + count
         self.until(lambda: self.batches() >= wanted, f"{count} more batches", timeout_s)
 
-    def until(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    def until(self, condition: Callable[[], bool], what: str, timeout_s: float, poll_s: float = 0.1) -> None:
         """Waits, and restarts a driver that has ended."""
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -82,7 +82,7 @@ class PipelineRun:
             if self.driver is not None and self.driver.poll() is not None:
                 self.faults.append("driver ended by itself")
                 self.start_driver()
-            time.sleep(0.1)
+            time.sleep(poll_s)
 
     def fault(self, kind: str, chance: random.Random) -> None:
         """Kills the process of one of KINDS, and starts it again. Spark's worker restarts an executor."""
