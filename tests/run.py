@@ -64,7 +64,7 @@ OPTIONAL_TOOLS = {
 # Without Spark mypy takes its classes for Any: code that derives from them or returns them cannot be checked strictly.
 MYPY_WITHOUT_SPARK = """
 [[tool.mypy.overrides]]
-module = ["pyspark.*"]
+module = ["pyspark.*", "deltalake.*", "duckdb.*"]
 ignore_missing_imports = true
 
 [[tool.mypy.overrides]]

@@ -53,6 +53,8 @@ def test_the_command_of_spark_submit(tmp_path: Path) -> None:
 
 
 def test_spark_submit_is_found_or_named(tmp_path: Path) -> None:
+    import pyspark  # noqa: F401  # which brings spark-submit
+
     home = spark_submit.submit_environment({"PATH": os.environ["PATH"], "PYSPARK_PYTHON": "mine"})
     assert home["PYSPARK_PYTHON"] == "mine"
     assert Path(spark_submit.find_spark_submit(home)).name == "spark-submit"

@@ -4,6 +4,10 @@ import dataclasses
 import re
 from pathlib import Path
 
+# All kinds of stages are loaded here.
+import pyarrow  # noqa: F401
+import pymysql  # noqa: F401
+import pyspark  # noqa: F401
 import pytest
 from tests.unit.pipeline.fake_stages import FakeSettings
 
