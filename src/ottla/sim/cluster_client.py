@@ -88,6 +88,8 @@ class ClusterClient(SimClient):
 
     async def request(self, message: Any, timeout_s: float | None = None) -> Any:
         address, message = await self._route(message)
+        # Another request of this client may make it forget the follower before the response comes.
+        is_for_follower = bool(self.rack) and _partition_of(message) in self._followers
         try:
             response = await self.client_of(address).request(message, timeout_s)
         except OSError:
@@ -97,7 +99,7 @@ class ClusterClient(SimClient):
             self._forget(message, address)
         if isinstance(message, FetchRequest):
             _check_epochs(message, response)
-            self._choose_replica(message, response)
+            self._choose_replica(message, response, is_for_follower=is_for_follower)
         return response
 
     def close(self) -> None:
@@ -152,16 +154,18 @@ class ClusterClient(SimClient):
         if address == self._any:
             self._any = self._random.choice(self._bootstrap)
 
-    def _choose_replica(self, message: FetchRequest, response: FetchResponse) -> None:
+    def _choose_replica(
+        self, message: FetchRequest, response: FetchResponse, *, is_for_follower: bool
+    ) -> None:
         """Raises NoLeader if a follower does not have the offset: as Kafka's consumer, it asks the leader next."""
         partition = _partition_of(message)
-        if not self.rack or partition is None or not response.responses:
+        if partition is None or not response.responses:
             return
         found = response.responses[0].partitions[0]
-        if found.error_code == ErrorCode.offset_out_of_range and partition in self._followers:
-            del self._followers[partition]
+        if found.error_code == ErrorCode.offset_out_of_range and is_for_follower:
+            self._followers.pop(partition, None)
             raise NoLeader(f"a follower of {partition} does not have the offset")
-        if found.preferred_read_replica != _NONE:
+        if self.rack and found.preferred_read_replica != _NONE:
             self._followers[partition] = found.preferred_read_replica
 
     async def _leader(self, topic: str | UUID, partition: int) -> tuple[int, int]:
