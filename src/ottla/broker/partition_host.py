@@ -66,9 +66,8 @@ class PartitionHost:
             lambda partition, replica, assigned: None
         )
         self._unopened: dict[tuple[UUID, int], bool] = {}  # to be retried; whether the partition is new
-        self._awaits_sync = (
-            False  # whether one of `_unopened` waits until an earlier folder of its name is gone
-        )
+        # Whether one of `_unopened` waits until an earlier folder of its name is gone.
+        self._awaits_sync = False
         self._opening: set[tuple[UUID, int]] = set()  # wait for a later step of `apply`
         self._is_loading = True  # until the first image is applied
         self._is_closed = False

@@ -162,14 +162,14 @@ class BatchWriter:
         now = self.cluster.topic_ids(topic_ids)
         again = {topic for topic, one in topic_ids.items() if now.get(topic, one) != one}
         if self.fail_on_data_loss:
-            doubtful = again | (topic_ids.keys() - now.keys())
+            affected = again | (topic_ids.keys() - now.keys())
         else:
-            doubtful = again & {topic_of(file.topic) for file in files}
-        if doubtful:
+            affected = again & {topic_of(file.topic) for file in files}
+        if affected:
             for file in files:
                 self.archive.files.delete(file.path)
             raise RetriableError(
-                f"The topic {min(doubtful)} was deleted while batch {batch_id} read it, and may have been created "
+                f"The topic {min(affected)} was deleted while batch {batch_id} read it, and may have been created "
                 "again.",
                 "Nothing of the batch was added to the archive: it runs again.",
             )
