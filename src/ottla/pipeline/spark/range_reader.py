@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.options import ReadOptions
+from ottla.pipeline.spark.worker_process import keep_imports
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -14,7 +15,9 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
     if options.is_plaintext:
         from ottla.pipeline.spark.fetch_reader import fetch_range
 
+        keep_imports()
         return fetch_range(options, wanted)
     from ottla.pipeline.spark.consumer_reader import consume_range
 
+    keep_imports()
     return consume_range(options, wanted)

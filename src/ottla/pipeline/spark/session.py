@@ -25,6 +25,8 @@ _CONF = {
     # Spark searches the text of a Python error with a regular expression that uses stack for every character. With
     # Java's default stack a long text ends the query's thread silently.
     "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={_LOGGING}",
+    # Over TCP, each task waits about 50 ms for the end of its data, which is a small packet.
+    "spark.python.unix.domain.socket.enabled": "true",
     # A batch that runs again must have the same rows in the same partitions; adaptive execution moves them.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.producer import RecordProducer, describe_target, write_error
 from ottla.pipeline.spark.sink.records import produce_arguments
+from ottla.pipeline.spark.worker_process import keep_imports
 
 
 @dataclass
@@ -19,6 +20,7 @@ class Flushed(WriterCommitMessage):
 
 def _write_all(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Flushed:
     """Returns when every record is acknowledged by all in-sync replicas."""
+    keep_imports()
     rows = 0
     records: RecordProducer | None = None
     try:

@@ -23,6 +23,7 @@ from ottla.pipeline.spark.sink.markers import (
 )
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
+from ottla.pipeline.spark.worker_process import keep_imports
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def _read_snapshot(options: SinkOptions) -> Snapshot:
 def _write_partition(
     options: SinkOptions, snapshot: Snapshot, query: str, batch: int, rows: Iterator[pa.RecordBatch]
 ) -> Committed:
+    keep_imports()
     context = TaskContext.get()
     assert context is not None
     attempt = Attempt(str(options.sink_id), query, batch, options.plan, options.reset, options.accept_plan)
