@@ -1,12 +1,15 @@
 """An archive that is behind catches up: without pauses, on all cores, and without waiting for the retention watch."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.interop.librdkafka import wait_until
 from tests.pipeline.archiving import (
+    MINUTE_MS,
     QUERY_TIMEOUT_S,
     data_files,
     make_topic,
@@ -17,7 +20,7 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive import samples, sizing
+from ottla.pipeline.archive import samples, sizing, staging
 from ottla.pipeline.archive.lag import archive_lag
 from ottla.pipeline.archive.samples import mean_record_bytes
 from ottla.pipeline.archive.store import Archive
@@ -81,3 +84,40 @@ def test_one_large_partition_is_written_by_all_cores(
     run_all(spark, sink(context, topic_name))
     assert len(data_files(tmp_path)) == spark.sparkContext.defaultParallelism == 2
     assert verify(spark, context.cluster, str(tmp_path / "archive"), deep=True).is_whole
+
+
+def test_files_have_the_order_of_offsets_however_many_hours_a_task_has(
+    spark: SparkSession,
+    broker: RunningBroker,
+    context: Context,
+    tmp_path: Path,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each record has another hour than the one before. A batch of many hours is sorted, and the one after it."""
+    sorts: list[str] = []
+
+    def sort(*arguments: Any) -> None:
+        sorts.append("sorted")
+        stage_sorted(*arguments)
+
+    stage_sorted = staging.stage_sorted
+    monkeypatch.setattr(staging, "stage_sorted", sort)
+    monkeypatch.setattr(staging, "OPEN_FILES_MAX", 4)
+    make_topic(broker.bootstrap, topic_name)
+    stage = sink(context, topic_name, max_offsets_per_batch=40, merge_small_files=False)
+    for hours in (3, 4, 2, 2):
+        records = some_records(40, step_ms=0)
+        for number, record in enumerate(records):
+            record["timestamp"] += number % hours * 60 * MINUTE_MS
+        produce(broker.bootstrap, topic_name, records)
+    run_all(spark, stage)
+    assert len(sorts) == 2
+    files = data_files(tmp_path)
+    assert len(files) == 3 + 4 + 2 + 2
+    for file in files:
+        rows = pq.read_table(file, columns=["partition", "offset"], partitioning=None).to_pylist()
+        offsets = [(row["partition"], row["offset"]) for row in rows]
+        assert len(offsets) >= 10
+        assert offsets == sorted(offsets)
+    assert verify(spark, context.cluster, stage.path, deep=True).is_whole

@@ -7,31 +7,29 @@ not find it writes its files again, and removes those of the earlier attempt onc
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive.columns import HOUR_COLUMNS, archived_rows
+from ottla.pipeline.archive.columns import archived_rows
 from ottla.pipeline.archive.delta import DeltaLog, delta_logs, publish
 from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.histories import current_histories
 from ottla.pipeline.archive.layout import (
-    STAGED,
     STAGING,
     batch_name,
-    final_names,
     hour_of,
     query_name,
     staging_query,
     topic_of,
 )
-from ottla.pipeline.archive.manifest import Batch, DataFile, Slice, Summary
+from ottla.pipeline.archive.manifest import Batch, DataFile, Summary
 from ottla.pipeline.archive.ownership import Run, check_is_new, clean_up
 from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.sizing import Sizing
+from ottla.pipeline.archive.staging import OrderedFiles
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.checkpoint import Checkpoint
@@ -45,15 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# how many files are moved at a time
-_THREADS = 16
 _GONE = Span(0, 0)
-_WRITE_OPTIONS = {
-    "compression": "zstd",
-    # Nobody reads staged files, so the job need not rename them once more at its end.
-    "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
 
 
 class BatchWriter:
@@ -88,6 +78,7 @@ class BatchWriter:
         # the Delta log of each history, if it has one
         self._logs: dict[str, DeltaLog | None] = {}
         self.is_first = True
+        self.files = OrderedFiles()
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         with explain_write_errors(self.archive.url):
@@ -124,7 +115,7 @@ class BatchWriter:
         histories = current_histories(self.archive.summary(), sorted({at.topic for at in end}), topic_ids)
         name = f"{batch_name(batch_id, query_id)}-{self.run.name}"
         tasks = self.sizing.tasks(expected_records(start, end))
-        files = _write_files(self.archive, archived_rows(rows, histories), name, tasks)
+        files = self.files.write(self.archive, archived_rows(rows, histories), name, tasks)
         again = self.check_topics(batch_id, topic_ids, files)
         read = {at: offset for at, offset in end.items() if at.topic not in again}
         ranges = self.covered(rows.sparkSession, start, read, files)
@@ -215,52 +206,6 @@ def _remove_earlier_attempts(archive: Archive, batch: str) -> None:
             path = f"{hour.folder}/{name}"
             if name.startswith(f"{batch}-") and path not in named:
                 archive.files.delete(path)
-
-
-def _write_files(archive: Archive, rows: "DataFrame", name: str, tasks: int) -> tuple[DataFile, ...]:
-    """Each task reads ranges of offsets, and writes a file for each hour of a topic that they have.
-
-    No record moves to another task, so a batch is as fast as its tasks together.
-    """
-    staging = f"{STAGING}/{name}"
-    stage_rows(rows.coalesce(tasks), archive.files.url(staging))
-    return move_staged(archive, rows, staging, name)
-
-
-def stage_rows(rows: "DataFrame", url: str) -> None:
-    """Each task writes one file for each hour of a topic, with its records sorted by partition and offset."""
-    # Spark's default type has no statistics, with which readers skip row groups.
-    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    ordered = rows.sortWithinPartitions(*HOUR_COLUMNS, "partition", "offset")
-    ordered.write.partitionBy(*HOUR_COLUMNS).options(**_WRITE_OPTIONS).parquet(url)
-
-
-def move_staged(archive: Archive, rows: "DataFrame", staging: str, name: str) -> tuple[DataFile, ...]:
-    staged = {found.path: found.bytes for found in archive.files.below(staging) if STAGED.search(found.path)}
-    if not staged:
-        return ()
-    slices = _slices_of(rows.sparkSession, archive.files.url(staging))
-    names = final_names(list(staged), name)
-    with ThreadPoolExecutor(_THREADS) as movers:
-        list(movers.map(archive.files.move, names.keys(), names.values()))
-    return tuple(DataFile(final, staged[path], slices[_staged_path(path)]) for path, final in names.items())
-
-
-def _slices_of(spark: Any, url: str) -> dict[str, dict[int, Slice]]:
-    """The content of the files below a folder, read back from them: by the end of each path, then by partition."""
-    content = spark.read.schema("partition int, offset long").parquet(url)
-    counted = content.groupBy(F.col("_metadata.file_path").alias("path"), "partition").agg(
-        F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
-    )
-    slices: dict[str, dict[int, Slice]] = {}
-    for row in counted.collect():
-        slices.setdefault(_staged_path(row.path), {})[row.partition] = Slice(row.first, row.last, row.records)
-    return slices
-
-
-def _staged_path(path: str) -> str:
-    """The part below the staging folder: parts of Spark write the rest in different ways."""
-    return path[path.index("/_topic=") :]
 
 
 def expected_records(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:

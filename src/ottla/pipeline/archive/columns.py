@@ -15,16 +15,16 @@ SCHEMA = (
 # A reader also sees the folders as columns.
 FILE_SCHEMA = f"{SCHEMA}, date date, hour int"
 TABLE_SCHEMA = f"{FILE_SCHEMA}, topicId string"
-# the folder of a record
-HOUR_COLUMNS = ("_topic", "date", "hour")
-_DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
+# the history and the hour of a record, which decide its folder
+HOUR_COLUMNS = ("_topic", "_hour")
+_HOUR_MS = 3_600_000
 # The first and the last millisecond of years with four digits. A timestamp outside is a producer's error, such as
 # microseconds, and its record goes to the first or the last folder.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def archived_rows(rows: "DataFrame", histories: Mapping[str, str]) -> "DataFrame":
-    """The rows of topics as they are archived, and the folder of each: `_topic`, `date` and `hour` in UTC.
+    """The rows of topics as they are archived, and for each its history, `_topic`, and its hour since 1970, `_hour`.
 
     `histories` has the history of each topic.
     """
@@ -33,8 +33,8 @@ def archived_rows(rows: "DataFrame", histories: Mapping[str, str]) -> "DataFrame
         *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "timestampType")),
         *(F.col(name) for name in ("leaderEpoch", "key", "value", "headers")),
         _history(histories).alias("_topic"),
-        _day(time_ms).alias("date"),
-        F.lpad(F.pmod(F.floor(time_ms / _HOUR_MS), F.lit(24)).cast("string"), 2, "0").alias("hour"),
+        # A number: to make a date and two digits of it takes longer for each row than to find the file of its hour.
+        F.floor(time_ms / _HOUR_MS).alias("_hour"),
     )
 
 
@@ -44,8 +44,3 @@ def _history(histories: Mapping[str, str]) -> "Column":
         if history != topic:
             column = F.when(F.col("topic") == topic, F.lit(history)).otherwise(column)
     return column
-
-
-def _day(time_ms: "Column") -> "Column":
-    """By arithmetic, so that it is UTC in every time zone of the session."""
-    return F.date_add(F.lit("1970-01-01").cast("date"), F.floor(time_ms / _DAY_MS).cast("int"))

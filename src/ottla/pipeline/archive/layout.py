@@ -11,7 +11,8 @@ PATH/_staging/                                                 files that are be
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from typing import NamedTuple
 
 MANIFESTS = "_manifests"
@@ -24,6 +25,7 @@ MARKER = f"{FOLDED}/0000000000-0000000000.json"
 STAGING = "_staging"
 DELTA_LOG = "_delta_log"
 _DIGITS = 10
+_EPOCH = date(1970, 1, 1)
 MANIFEST_NAME = re.compile(rf"(\d{{{_DIGITS}}})\.json")
 # files with many manifests word for word, of an older Ottla
 FOLD_NAME = re.compile(rf"(?!0+-)\d{{{_DIGITS}}}-(\d{{{_DIGITS}}})\.json")
@@ -35,7 +37,9 @@ LIST_NAME = re.compile(
 )
 # enough of a query's id to distinguish the queries of one archive
 _QUERY_ID_DIGITS = 12
-STAGED = re.compile(r"/_topic=(?P<topic>[^/]+)/date=(?P<date>[^/]+)/hour=(?P<hour>\d+)/[^/.][^/]*\.parquet$")
+_STAGED = re.compile(
+    r"/_topic=(?P<topic>[^/]+)/_hour=(?P<hour>-?\d+)/_task=(?P<task>\d+)/[^/.][^/]*\.parquet$"
+)
 _MERGED = re.compile(r"(?:^|/)merge-(\d+)-[^/]+$")
 _HOUR = re.compile(r"(?P<topic>[^/]+)/date=(?P<date>\d{4,}-\d\d-\d\d)/hour=(?P<hour>\d\d)/[^/]+")
 
@@ -59,6 +63,20 @@ class Hour(NamedTuple):
     @property
     def folder(self) -> str:
         return f"{self.topic}/date={self.date}/hour={self.hour:02}"
+
+    @classmethod
+    def since_epoch(cls, topic: str, hours: int) -> "Hour":
+        days, hour = divmod(hours, 24)
+        return cls(topic, (_EPOCH + timedelta(days)).isoformat(), hour)
+
+
+class StagedFile(NamedTuple):
+    """The records that one task of Spark has of an hour."""
+
+    path: str
+    bytes: int
+    hour: Hour
+    task: int
 
 
 def batch_name(batch_id: int, query_id: str) -> str:
@@ -126,20 +144,19 @@ def hour_of(path: str) -> Hour:
     return Hour(found["topic"], found["date"], int(found["hour"]))
 
 
-def _staged_hour(path: str) -> Hour:
-    """The hour of a file below the staging folder, where Spark makes a level of folders of each column."""
-    found = STAGED.search(path)
+def staged_file(path: str, size: int) -> StagedFile | None:
+    """None if it is not a data file. Below the staging folder, Spark makes a level of folders of each column."""
+    found = _STAGED.search(path)
     if found is None:
-        raise ValueError(f"{path} is not the path of a staged file")
-    return Hour(found["topic"], found["date"], int(found["hour"]))
+        return None
+    return StagedFile(path, size, Hour.since_epoch(found["topic"], int(found["hour"])), int(found["task"]))
 
 
-def final_names(staged: list[str], name: str) -> dict[str, str]:
+def final_names(staged: Sequence[StagedFile], name: str) -> list[str]:
     """The final path of each staged file, numbered within its hour in the order of the tasks."""
     counts: dict[Hour, int] = {}
     final = {}
-    for path in sorted(staged):
-        hour = _staged_hour(path)
-        final[path] = data_file(hour, name, counts.get(hour, 0))
-        counts[hour] = counts.get(hour, 0) + 1
-    return final
+    for file in sorted(staged, key=lambda file: file.task):
+        final[file.path] = data_file(file.hour, name, counts.get(file.hour, 0))
+        counts[file.hour] = counts.get(file.hour, 0) + 1
+    return [final[file.path] for file in staged]

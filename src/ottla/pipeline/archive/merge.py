@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from pyspark.sql import functions as F
 
-from ottla.pipeline.archive.batch_writer import move_staged, stage_rows
 from ottla.pipeline.archive.columns import HOUR_COLUMNS, SCHEMA, archived_rows
 from ottla.pipeline.archive.delta import delta_logs, publish
 from ottla.pipeline.archive.errors import explain_write_errors
@@ -27,6 +26,7 @@ from ottla.pipeline.archive.layout import (
     topic_of,
 )
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
+from ottla.pipeline.archive.staging import move_staged, stage_sorted
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 
@@ -186,8 +186,8 @@ def _write_merged(
         divided = archived_rows(small, {topic_of(history): history}).repartition(
             tasks, *HOUR_COLUMNS, F.pmod("partition", F.lit(shares))
         )
-        stage_rows(divided, archive.files.url(staging))
-        merged = move_staged(archive, small, staging, name)
+        stage_sorted(divided, archive.files.url(staging))
+        merged = move_staged(archive, spark, staging, name)
         archive.files.delete(staging)
     return merged
 

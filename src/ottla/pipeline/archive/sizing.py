@@ -6,9 +6,9 @@ from dataclasses import dataclass
 _MB = 1 << 20
 # A batch that fails runs again as a whole, so it must not take hours. Its offsets alone do not say how long it takes.
 _BATCH_BYTES_MAX = 4096 * _MB
-# More cores get work only if each of them has this much: small tasks make small files.
-_TASK_BYTES_MIN = 16 * _MB
-# A task sorts this much.
+# More cores get work only if each of them has this much: small tasks make small files, and each range costs 15 ms.
+_TASK_BYTES_MIN = 32 * _MB
+# A task may have to sort this much.
 _TASK_BYTES_MAX = 128 * _MB
 # If the topics have no record yet.
 _UNKNOWN_RECORD_BYTES = 200.0

@@ -21,6 +21,7 @@ from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.ranges import Span
 from ottla.pipeline.archive.sizing import Sizing
 from ottla.pipeline.archive.stage import starting_offsets
+from ottla.pipeline.archive.staging import OrderedFiles
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.files import LocalFiles
@@ -150,7 +151,6 @@ class Again:
         self.files: tuple[DataFile, ...] = (a_file("x", (0, 0, 9)), a_file("x", (0, 0, 9), topic="fly"))
         self.archive = Archive.at(str(folder / "archive"))
         monkeypatch.setattr(batch_writer, "archived_rows", lambda rows, _: rows)
-        monkeypatch.setattr(batch_writer, "_write_files", self.write)
         ids = '"@topicIds": {"raw": "old", "fly": "flying"}'
         line = f'{{"raw": {{"0": 10}}, "fly": {{"0": 10}}, "@start": {{"raw": {{"0": 0}}, "fly": {{"0": 0}}}}, {ids}}}'
         checkpoint = LocalFiles(str(folder / "checkpoint"))
@@ -167,6 +167,7 @@ class Again:
             fail_on_data_loss=fail_on_data_loss,
             batch_offsets=10,
         )
+        self.writer.files = cast("OrderedFiles", self)
 
     def write(self, archive: Archive, *_: object) -> tuple[DataFile, ...]:
         for file in self.files:

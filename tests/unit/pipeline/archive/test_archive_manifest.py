@@ -6,12 +6,12 @@ from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file, 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import (
     MANIFEST_NAME,
-    Hour,
     batch_name,
     final_names,
     hour_of,
     is_abandoned,
     manifest_file,
+    staged_file,
 )
 from ottla.pipeline.archive.manifest import (
     Claim,
@@ -101,14 +101,23 @@ def test_a_manifest_of_a_newer_version_is_rejected() -> None:
 
 
 def test_staged_files_get_names_of_their_batch_numbered_within_the_hour() -> None:
-    name = batch_name(12, QUERY)
-    hour = "a/_staging/x/_topic=raw/date=2026-01-31/hour=07"
-    final = final_names([f"{hour}/part-1.parquet", f"{hour}/part-0.parquet"], name)
-    assert (
-        final[f"{hour}/part-0.parquet"] == "raw/date=2026-01-31/hour=07/0000000012-ded036006db7-000.parquet"
-    )
-    assert final[f"{hour}/part-1.parquet"].endswith("-001.parquet")
-    assert hour_of(final[f"{hour}/part-0.parquet"]) == Hour("raw", "2026-01-31", 7)
+    hour, earlier = ("a/_staging/x/_topic=raw/_hour=" + hours for hours in ("491575", "-1"))
+    paths = [
+        f"{folder}/_task={task}/part-0.parquet" for folder, task in ((hour, 10), (hour, 9), (earlier, 9))
+    ]
+    found = [staged_file(path, 7) for path in paths]
+    staged = [file for file in found if file is not None]
+    assert [(file.path, file.bytes, file.task) for file in staged] == [
+        (path, 7, task) for path, task in zip(paths, (10, 9, 9), strict=True)
+    ]
+    final = final_names(staged, batch_name(12, QUERY))
+    assert final == [
+        "raw/date=2026-01-29/hour=07/0000000012-ded036006db7-001.parquet",
+        "raw/date=2026-01-29/hour=07/0000000012-ded036006db7-000.parquet",
+        "raw/date=1969-12-31/hour=23/0000000012-ded036006db7-000.parquet",
+    ]
+    assert [hour_of(path) for path in final] == [file.hour for file in staged]
+    assert staged_file("a/_staging/x/_topic=raw/_hour=-1/_task=9/.part-0.parquet.crc", 7) is None
 
 
 def test_only_complete_names_are_manifests() -> None:

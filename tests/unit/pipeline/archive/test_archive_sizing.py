@@ -25,7 +25,7 @@ def test_a_batch_of_large_records_has_fewer_offsets() -> None:
     [
         pytest.param(0, 8, 1, id="nothing"),
         pytest.param(1000, 8, 1, id="a small batch makes one file for each hour"),
-        pytest.param(40 * MB // 100, 8, 3, id="not enough for all cores"),
+        pytest.param(80 * MB // 100, 8, 3, id="not enough for all cores"),
         pytest.param(300 * MB // 100, 8, 8, id="all cores"),
         pytest.param(300 * MB // 100, 2, 4, id="a multiple of the cores, so that all end at the same time"),
         pytest.param(4096 * MB // 100, 100, 100, id="a large batch on many cores"),
