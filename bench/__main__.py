@@ -24,6 +24,7 @@ from bench.runner import Series, run_scenarios
 from bench.scenario import Scenario, Sizes
 from bench.scenarios import (
     archive,
+    archive_backlog,
     cluster,
     compaction,
     first_record,
@@ -60,7 +61,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "spark": spark.SCENARIOS,
     "pipeline": pipeline.SCENARIOS,
     "pipeline-kills": pipeline_kills.SCENARIOS,
-    "archive": archive.SCENARIOS,
+    "archive": (*archive.SCENARIOS, *archive_backlog.SCENARIOS),
     "cluster": cluster.SCENARIOS,
 }
 ALL = tuple(scenario for part in PARTS.values() for scenario in part)
