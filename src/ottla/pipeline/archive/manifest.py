@@ -22,7 +22,7 @@ _VERSION = 1
 _Parsed = TypeVar("_Parsed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slice:
     """The content of a file from one partition: the first and the last offset, and the number of records."""
 
@@ -31,7 +31,7 @@ class Slice:
     records: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One Parquet file; `path` is relative to the archive."""
 
