@@ -22,15 +22,16 @@ from ottla.pipeline.archive.manifest import (
     DataFile,
     Manifest,
     Merge,
-    Slice,
     Summary,
     content_of,
+    damage_named,
     parsed,
     read_content,
     to_json,
     with_files,
 )
 from ottla.pipeline.archive.ranges import overlaps, spans_by_partition, union
+from ottla.pipeline.archive.slices import PackedSlices
 from ottla.pipeline.spark.offsets import OffsetRange
 
 _VERSION = 2
@@ -41,6 +42,9 @@ LEVEL_SIZE = 8
 # While a history is merged, its small files are deleted a day after their merge. This is longer.
 _FORGET_SUPERSEDED_MS = 7 * 24 * 3_600_000
 _DIGESTS_KEPT = 1000
+# how a list of files begins
+_LIST_HEAD = f'{{"version":{_VERSION},"files":['
+_DECODER = json.JSONDecoder()
 
 
 class ListRef(NamedTuple):
@@ -214,13 +218,31 @@ def _parts(file: DataFile) -> list[tuple[int, tuple[int, int, int]]]:
 
 
 def list_from_json(text: str, where: str) -> FileList:
-    return read_content(text, where, _file_list, _VERSION)
+    with damage_named(where):
+        files, rest = _files_apart(text)
+    one = read_content(rest, where, _file_list, _VERSION)
+    return FileList(files | dict(one.files), one.removed, one.merges)
+
+
+def _files_apart(text: str) -> tuple[dict[str, DataFile], str]:
+    """The files, and the list without them. One file after the other: all at once take ten times the memory."""
+    files: dict[str, DataFile] = {}
+    if not text.startswith(_LIST_HEAD):
+        return files, text
+    at = len(_LIST_HEAD)
+    while not text.startswith("]", at):
+        item, at = _DECODER.raw_decode(text, at)
+        file = _file(*item)
+        files[file.path] = file
+        at += text.startswith(",", at)
+    return files, _LIST_HEAD + text[at:]
 
 
 def _file_list(content: Mapping[str, Any]) -> FileList:
-    files = (
-        DataFile(str(path), int(size), {int(partition): Slice(*part) for partition, *part in parts})
-        for path, size, parts in content["files"]
-    )
+    files = (_file(*item) for item in content["files"])
     merges = tuple(Merge(int(at_ms), (), tuple(paths)) for at_ms, paths in content["merges"])
     return FileList({file.path: file for file in files}, frozenset(content["removed"]), merges)
+
+
+def _file(path: str, size: int, parts: Sequence[tuple[int, int, int, int]]) -> DataFile:
+    return DataFile(str(path), int(size), PackedSlices(parts))

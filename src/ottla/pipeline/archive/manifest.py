@@ -7,7 +7,8 @@ there on.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -15,20 +16,12 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import Hour, hour_of
 from ottla.pipeline.archive.layout import topic_of as topic_of
 from ottla.pipeline.archive.ranges import spans_by_partition, union
+from ottla.pipeline.archive.slices import Slice as Slice
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 
 _VERSION = 1
 _Parsed = TypeVar("_Parsed")
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The content of a file from one partition: the first and the last offset, and the number of records."""
-
-    first: int
-    last: int
-    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,21 +234,27 @@ def fold_from_json(text: str, where: str) -> dict[int, Manifest]:
 def read_content(
     text: str, where: str, parse: Callable[[Mapping[str, Any]], _Parsed], supported: int = _VERSION
 ) -> _Parsed:
-    try:
+    with damage_named(where):
         content = json.loads(text)
         version = content["version"]
         if version == supported:
             return parse(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    raise PipelineError(
+        f"The manifest {where} has version {version}, which this version of Ottla does not support.",
+        "Use a newer Ottla.",
+    )
+
+
+@contextmanager
+def damage_named(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise PipelineError(
             f"The manifest {where} is damaged: {type(error).__name__}: {error}.",
             "Restore it from a copy of the archive. Without it, the files that it names do not count as archived; if "
             "you remove it, `ottla pipeline verify` reports the missing offsets.",
         ) from None
-    raise PipelineError(
-        f"The manifest {where} has version {version}, which this version of Ottla does not support.",
-        "Use a newer Ottla.",
-    )
 
 
 def parsed(content: Mapping[str, Any]) -> Manifest:

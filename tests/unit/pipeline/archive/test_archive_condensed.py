@@ -16,6 +16,7 @@ from ottla.pipeline.archive import store
 from ottla.pipeline.archive.condensed import (
     LEVEL_SIZE,
     Condensed,
+    FileList,
     condensed_ranges,
     join,
     levels_to_join,
@@ -138,7 +139,13 @@ def test_summaries_and_lists_are_read_as_they_were_written() -> None:
     condensed = Condensed(4, Summary(**known), (), {17: "abc"})
     assert summary_from_json(summary_to_json(condensed), 4, "there") == condensed
     listed = list_of(history)
-    assert list_from_json(list_to_json(listed), "there") == listed
+    text = list_to_json(listed)
+    indented = json.dumps(json.loads(text), indent=1)
+    assert list_from_json(text, "there") == list_from_json(indented, "there") == listed
+    assert list_from_json(list_to_json(FileList()), "there") == FileList()
+    for part in (text[: len(text) // 2], text[: text.index('],"removed"')], text.replace('.parquet"', "", 1)):
+        with pytest.raises(PipelineError, match="The manifest there is damaged"):
+            list_from_json(part, "there")
     for text in ("", "{}", '{"version": 2}'):
         with pytest.raises(PipelineError, match="The manifest there is damaged"):
             summary_from_json(text, 1, "there")
