@@ -13,10 +13,10 @@ from tests.pipeline.pipeline_command import ottla_asking
 from tests.pipeline.transforming import read_topic, retry_retriable_errors, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.replay.command import offset_ranges, parse_start, replay
+from ottla.pipeline.replay.comparison import Difference, compare
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
-from ottla.pipeline.transform.comparison import Difference, compare
-from ottla.pipeline.transform.replay import offset_ranges, parse_start, replay
 
 LOGIC = """
 from ottla.pipeline.transform.parts import keep, parse_json, route, write_json
@@ -114,7 +114,7 @@ def test_corrected_logic_is_replayed_and_the_differences_are_counted(
 
     # Once more: it takes only what has come since.
     monkeypatch.setattr(
-        "ottla.pipeline.transform.replay.compare", lambda old, new, names, ranges: (*names, ranges)
+        "ottla.pipeline.replay.command.compare", lambda old, new, names, ranges: (*names, ranges)
     )
     topics.produce(raw, [order(6, 1)])
     again: Any = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]

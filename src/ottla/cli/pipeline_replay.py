@@ -25,8 +25,8 @@ def replay(
     """Run a corrected transform on the raw topic into a new topic, and show what differs."""
     from ottla.pipeline.config import load
     from ottla.pipeline.foreground import command_session
-    from ottla.pipeline.transform.comparison import describe
-    from ottla.pipeline.transform.replay import replay as replayed
+    from ottla.pipeline.replay.command import replay as replayed
+    from ottla.pipeline.replay.comparison import describe
 
     pipeline = load(file)
     item = pipeline.find(transform, "transforms")

@@ -6,7 +6,7 @@ Kafka too.
 For programs: `ottla.pipeline.spark` (the connector `format("ottla")`), `ottla.pipeline.transform.parts` (parts for
 transforms) and `ottla.pipeline.archive.table` (an archive as a table).
 
-For the commands: `config` reads a `pipeline.toml`, `validation` checks it and `foreground` runs it. `status`,
+For the commands: `config` reads a `pipeline.toml`, `validation` checks it and `foreground` runs it. `replay`, `status`,
 `spark_submit`, `template` and `reference` serve the other commands, and `demo` the tour. They raise the errors in
 `errors`.
 

@@ -1,5 +1,4 @@
 """The stage `[transforms.NAME]`: transforms the records of topics by a Python function on DataFrames or a SQL query.
 
-`stage` runs in a pipeline; `replay` runs a transform again from raw and `comparison` shows the differences; `parts` are
-for the functions of users. The other modules are internal.
+`stage` runs in a pipeline; `parts` are for the functions of users. The other modules are internal.
 """

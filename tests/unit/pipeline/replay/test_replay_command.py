@@ -6,8 +6,8 @@ import pytest
 
 from ottla.admin.position import EARLIEST, Position
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.transform.comparison import Comparison, Difference, describe
-from ottla.pipeline.transform.replay import parse_start, read_logic, replay_name, topic_pairs
+from ottla.pipeline.replay.command import parse_start, read_logic, replay_name, topic_pairs
+from ottla.pipeline.replay.comparison import Comparison, Difference, describe
 from ottla.pipeline.transform.settings import TransformSettings
 
 SETTINGS = TransformSettings(from_="raw", to="orders", function="t.py:clean")

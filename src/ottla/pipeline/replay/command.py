@@ -18,9 +18,9 @@ from ottla.admin.timestamps import parse_datetime_ms
 from ottla.admin.topics import create_topic, list_offsets
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.query_errors import summarize
+from ottla.pipeline.replay.comparison import Comparison, Ranges, compare
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
-from ottla.pipeline.transform.comparison import Comparison, Ranges, compare
 from ottla.pipeline.transform.dead_letters import Output
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
