@@ -67,14 +67,17 @@ class Context:
         """The id under which a stage writes exactly once. It is made of the user's names, so that it stays the same."""
         return f"{self.pipeline}.{stage}"
 
-    def stream(self, spark: "SparkSession", topic: str, **options: str) -> "DataFrame":
-        """Reads a topic from its beginning as a stream: committed records only, with headers."""
+    def stream(self, spark: "SparkSession", topic: str, source: str = "ottla", **options: str) -> "DataFrame":
+        """Reads a topic from its beginning as a stream: committed records only, with headers.
+
+        `source` is the format: another one reads topics too, and has the same options and more.
+        """
         defaults = {
             "startingOffsets": "earliest",
             "includeHeaders": "true",
             "kafka.isolation.level": "read_committed",
         }
-        reader = spark.readStream.format("ottla").options(**self.cluster.options()).option("subscribe", topic)
+        reader = spark.readStream.format(source).options(**self.cluster.options()).option("subscribe", topic)
         return reader.options(**{**defaults, **options}).load()
 
     def to_topics(self, rows: "DataFrame", stage: str, **options: str) -> "DataStreamWriter":

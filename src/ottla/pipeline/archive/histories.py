@@ -17,6 +17,14 @@ def histories_of(archived: Summary, topic: str) -> list[str]:
     return [history for history in archived.histories if topic_of(history) == topic]
 
 
+def histories_in_order(archived: Summary, topic: str) -> list[str]:
+    """In the order in which they were archived. The ids are in that order; an archive of an older Ottla has no id."""
+    order = {history: number for number, history in enumerate(archived.topic_ids)}
+    return sorted(
+        histories_of(archived, topic), key=lambda history: (history != topic, order.get(history, 0))
+    )
+
+
 def history_of(archived: Summary, topic: str, topic_id: str | None) -> str:
     """The history to which the records of a topic with this id belong. It need not exist yet.
 

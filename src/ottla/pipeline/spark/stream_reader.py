@@ -71,8 +71,7 @@ class StreamReader(QueryReader):
         self.latest = self.discovery.latest(partitions)
         earliest = self.discovery.earliest(partitions)
         begin = _beginning(last, topic_ids, earliest)
-        for loss in find_losses(begin, earliest, self.latest):
-            report_loss(loss, self.options.fail_on_data_loss)
+        self.check_losses(begin, earliest, self.latest)
         end = self.latest if self.target is None else _up_to_target(self.latest, self.target)
         # New partitions start at their beginning: the next batch reads them from there.
         end = {at: offset if at in begin else earliest[at] for at, offset in end.items()}
@@ -94,6 +93,11 @@ class StreamReader(QueryReader):
             report_loss(loss, self.options.fail_on_data_loss)
         self.has_checked_ids = True
         return {topic: topic_id for topic, topic_id in {**known, **found}.items() if topic in topics}
+
+    def check_losses(self, begin: Offsets, earliest: Offsets, latest: Offsets) -> None:
+        """Reports records that the next batch should read and that the topics no longer have."""
+        for loss in find_losses(begin, earliest, latest):
+            report_loss(loss, self.options.fail_on_data_loss)
 
     def must_wait(self, rows: int) -> bool:
         """Whether there are fewer than minOffsetsPerTrigger, and the last batch is more recent than maxTriggerDelay."""

@@ -48,7 +48,9 @@ class Transform:
         options = {} if fingerprint is None else {"planFingerprint": fingerprint}
         return self.context.to_topics(records, self.name, **options).trigger(**trigger).start()
 
-    def records(self, spark: SparkSession, output: Output, **options: str) -> DataFrame:
+    def records(
+        self, spark: SparkSession, output: Output, source: str = "ottla", **options: str
+    ) -> DataFrame:
         """The stream of records that the transform writes. `options` are for the source, such as startingOffsets."""
         for what, remedy in contradictions(self.settings):
             raise PipelineError(f"[transforms.{self.name}]: {what}", remedy)
@@ -56,7 +58,7 @@ class Transform:
             "maxOffsetsPerTrigger": str(self.settings.max_records_per_batch),
             "failOnDataLoss": str(self.settings.fail_on_data_loss).lower(),
         }
-        raw = self.context.stream(spark, ",".join(self.settings.topics), **{**reading, **options})
+        raw = self.context.stream(spark, ",".join(self.settings.topics), source, **{**reading, **options})
         return as_records(self.logic()(spark, with_origin(raw)), output)
 
     def logic(self) -> Callable[[SparkSession, DataFrame], DataFrame]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.condensed import Condensed, summary_from_json, summary_to_json
 from ottla.pipeline.archive.coverage import (
     CREATED_AGAIN,
     HOLE,
@@ -15,7 +16,13 @@ from ottla.pipeline.archive.coverage import (
     check_coverage,
     check_current,
 )
-from ottla.pipeline.archive.histories import archived_ends, current_histories, histories_of, history_of
+from ottla.pipeline.archive.histories import (
+    archived_ends,
+    current_histories,
+    histories_in_order,
+    histories_of,
+    history_of,
+)
 from ottla.pipeline.archive.layout import topic_of
 from ottla.pipeline.archive.manifest import Archived, combine, from_json, to_json
 from ottla.pipeline.archive.merge import split_into_rounds
@@ -29,6 +36,22 @@ BEFORE = replace(a_batch(0, [("raw", 0, 0, 10)]), topic_ids={"raw": FIRST})
 AFTER = replace(a_batch(1, [(AGAIN, 0, 0, 4), (AGAIN, 1, 0, 2)]), topic_ids={AGAIN: SECOND})
 OLD, BOTH = combine({1: BEFORE}), combine({1: BEFORE, 2: AFTER})
 WITHOUT_IDS = combine({1: a_batch(0, [("raw", 0, 0, 10)])})
+
+
+def test_histories_stay_in_the_order_in_which_they_were_archived() -> None:
+    later = {f"raw@{name}": name for name in ("z", "b", "y")}
+    batches = {
+        number: replace(a_batch(number, [(history, 0, 0, 4)]), topic_ids={history: one})
+        for number, (history, one) in enumerate(later.items(), 2)
+    }
+    archived = combine({**batches, 1: a_batch(0, [("raw", 0, 0, 10)])})
+    # A manifest without the ids of the others, and a history that is archived once more
+    archived = combine({6: batches[2], 7: AFTER}, archived)
+    expected = ["raw", *later, AGAIN]
+    assert histories_in_order(archived, "raw") == expected
+    condensed = summary_from_json(summary_to_json(Condensed(1, archived)), 1, "here")
+    assert histories_in_order(condensed.summary, "raw") == expected
+    assert histories_in_order(archived, "other") == []
 
 
 def test_each_id_of_a_topic_has_a_history() -> None:

@@ -16,20 +16,44 @@ from ottla.pipeline.spark.offsets import OffsetRange
 from ottla.pipeline.spark.rows import ARROW_WITH_HEADERS
 
 _BATCH_ROWS = 10_000
+_PLACES = pa.schema([("partition", pa.int32()), ("offset", pa.int64())])
 # as a producer without timestamps sends it
 _NO_TIMESTAMP_MS = -1
 
 
 def read_task(path: str, options: Mapping[str, str], task: Task) -> Iterator[pa.RecordBatch]:
-    """The records of a range, sorted by offset."""
+    """The records of a range, sorted by offset, as a producer can send them."""
+    for rows in _read_groups(path, options, task):
+        yield from _in_batches(_without_missing_times(rows, task.wanted))
+
+
+def read_archived(path: str, options: Mapping[str, str], task: Task) -> Iterator[pa.RecordBatch]:
+    """The records of a range, sorted by offset, as the topic had them."""
+    for rows in _read_groups(path, options, task):
+        yield from _in_batches(rows)
+
+
+def _read_groups(path: str, options: Mapping[str, str], task: Task) -> Iterator[pa.Table]:
     system, root = open_filesystem(path, options)
     condition = _condition(task.wanted, task.times)
     for group in task.groups:
-        rows = pa.concat_tables([_read_file(system, root, file, condition) for file in group])
-        if len(group) > 1:
-            rows = rows.sort_by("offset")
-        rows = _without_missing_times(rows, task.wanted)
-        yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+        rows = pa.concat_tables(
+            [_read_file(system, f"{root}/{file}", ARROW_WITH_HEADERS, condition) for file in group]
+        )
+        yield rows.sort_by("offset") if len(group) > 1 else rows
+
+
+def _in_batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def read_firsts(path: str, options: Mapping[str, str], file: str, time_ms: int) -> dict[int, int]:
+    """Of each partition in a file the first offset whose record has this time or a later one."""
+    system, root = open_filesystem(path, options)
+    is_late = pc.field("timestamp") >= _arrow_time(time_ms)
+    rows = _read_file(system, f"{root}/{file}", _PLACES, is_late)
+    firsts = rows.group_by("partition").aggregate([("offset", "min")])
+    return dict(zip(firsts["partition"].to_pylist(), firsts["offset_min"].to_pylist(), strict=True))
 
 
 def _without_missing_times(rows: pa.Table, wanted: OffsetRange) -> pa.Table:
@@ -63,14 +87,13 @@ def _arrow_time(time_ms: int) -> pa.Scalar:
     return pa.scalar(datetime.fromtimestamp(time_ms / 1000, UTC), pa.timestamp("us", tz="UTC"))
 
 
-def _read_file(system: Any, root: str, file: str, condition: Any) -> pa.Table:
-    where = f"{root}/{file}"
+def _read_file(system: Any, where: str, schema: pa.Schema, condition: Any) -> pa.Table:
     try:
         # date=... and hour=... of the path are not columns of the records.
         rows = pq.read_table(
-            where, filesystem=system, columns=ARROW_WITH_HEADERS.names, filters=condition, partitioning=None
+            where, filesystem=system, columns=schema.names, filters=condition, partitioning=None
         )
-        return rows.cast(ARROW_WITH_HEADERS)
+        return rows.cast(schema)
     except (OSError, pa.ArrowException) as error:
         raise PipelineError(
             f"The archive's file {where} cannot be read: {error}.",
