@@ -13,8 +13,10 @@ from tests.pipeline.pipeline_command import ottla_asking
 from tests.pipeline.transforming import read_topic, retry_retriable_errors, run_once, transform_in
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.replay.command import offset_ranges, parse_start, replay
+from ottla.pipeline.replay.command import parse_start, replay
 from ottla.pipeline.replay.comparison import Difference, compare
+from ottla.pipeline.replay.plan import Wanted
+from ottla.pipeline.replay.planning import log_of
 from ottla.pipeline.stage import Context
 from ottla.pipeline.topics import connect
 
@@ -118,10 +120,11 @@ def test_corrected_logic_is_replayed_and_the_differences_are_counted(
     )
     topics.produce(raw, [order(6, 1)])
     again: Any = retry_retriable_errors(lambda: replay(spark, transform, to=new, from_=beginning))[0]
-    assert again == (to, new, {raw: {0: (1, 6)}})
+    assert again == (to, new, {raw: {0: [(1, 6, None)]}})
     assert [record.key for record in read_topic(topics.bootstrap, new)] == [b"2", b"3", b"6"]
     connection = connect(context.cluster)
-    assert offset_ranges(connection, raw, parse_start("earliest")) == {0: (0, 6)}
+    log = log_of(connection, raw, None, parse_start("earliest"))
+    assert (log.earliest, log.start, log.end) == ({0: 0}, {0: 0}, {0: 6})
 
     write_logic(lowest=0, factor=1)
     with pytest.raises(PipelineError, match="has records that this replay did not write"):
@@ -155,5 +158,31 @@ def test_records_of_raw_records_outside_the_ranges_are_left_out(spark: SparkSess
         headers = [[(f"origin.{name}", value) for name, value in place.items()] for place in places]
         return spark.createDataFrame([(b"k", b"v", 0, at, each) for at, each in enumerate(headers)], columns)
 
-    found = compare(rows(1, 2, 3, 9), rows(2, 3, 4, 5), ("old", "new"), {"raw": {0: (2, 5)}})
+    found = compare(rows(1, 2, 3, 9), rows(2, 3, 4, 5), ("old", "new"), {"raw": {0: [Wanted(2, 5)]}})
     assert (found.equal, found.changed, found.added, found.removed) == (2, 0, 1, 0)
+
+
+def test_records_of_a_topic_that_was_created_again_are_told_apart_by_their_times(spark: SparkSession) -> None:
+    columns = (
+        "key binary, value binary, partition int, offset long, headers array<struct<key:string,value:binary>>"
+    )
+
+    def rows(*made: tuple[int, bytes]) -> DataFrame:
+        """Of raw records with the same offset, by their times."""
+        origins = [
+            [("topic", b"raw"), ("partition", b"0"), ("offset", b"7"), ("timestamp", b"%d" % time)]
+            for time, _ in made
+        ]
+        headers = [[(f"origin.{name}", value) for name, value in origin] for origin in origins]
+        return spark.createDataFrame(
+            [(b"k", value, 0, at, headers[at]) for at, (_, value) in enumerate(made)], columns
+        )
+
+    # The topic in use has lost the outputs of the earlier records.
+    old, new = rows((200, b"b")), rows((100, b"a"), (200, b"b"))
+    twice = {"raw": {0: [Wanted(0, 9), Wanted(5, 8)]}}
+    found = compare(old, new, ("old", "new"), twice)
+    assert (found.equal, found.changed, found.added, found.removed) == (1, 0, 1, 0)
+    late = {"raw": {0: [Wanted(0, 9, 150), Wanted(5, 8, 150)]}}
+    found = compare(new, old, ("old", "new"), late)
+    assert (found.equal, found.changed, found.added, found.removed) == (1, 0, 0, 0)

@@ -27,12 +27,18 @@ def replay(
     from ottla.pipeline.foreground import command_session
     from ottla.pipeline.replay.command import replay as replayed
     from ottla.pipeline.replay.comparison import describe
+    from ottla.pipeline.replay.planning import archives_of
 
     pipeline = load(file)
     item = pipeline.find(transform, "transforms")
     stage: Any = item.make(item.name, item.settings, pipeline.context)
+    archives = archives_of(pipeline.declared, pipeline.context)
+
+    def warn(line: str) -> None:
+        print_json({"warning": line}) if as_json else print(line, flush=True)
+
     with command_session(pipeline, master) as spark:
-        comparisons = replayed(spark, stage, to=to, from_=from_)
+        comparisons = replayed(spark, stage, to=to, from_=from_, archives=archives, warn=warn)
     for comparison in comparisons:
         if as_json:
             examples = [

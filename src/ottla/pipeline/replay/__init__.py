@@ -1,4 +1,5 @@
 """`ottla pipeline replay`: runs corrected logic of a transform over its raw topics again, and shows what differs.
 
-Public: `command` and `comparison`. The other modules are internal.
+`command` runs it, `comparison` shows the differences, `planning` finds the archives of a pipeline. The other modules
+are internal.
 """

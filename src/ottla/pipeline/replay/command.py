@@ -1,11 +1,15 @@
 """Replay: runs corrected logic over the raw topic, from its beginning or a time, into topics beside those in use.
 
+What the topic has deleted, or all of a topic that is gone, comes from the archive.
+
 A replay has a checkpoint and a sink id of its own, made from its logic. So the same command resumes a replay that was
 interrupted, and replays of different logic do not mix.
 """
 
 import hashlib
 import json
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -16,23 +20,36 @@ from ottla.admin.cluster import Cluster, ClusterError
 from ottla.admin.position import EARLIEST, LATEST, Position
 from ottla.admin.timestamps import parse_datetime_ms
 from ottla.admin.topics import create_topic, list_offsets
+from ottla.pipeline.archive.filesystem import credentials
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.query_errors import summarize
-from ottla.pipeline.replay.comparison import Comparison, Ranges, compare
+from ottla.pipeline.replay.comparison import Comparison, compare
+from ottla.pipeline.replay.plan import Plan, compared_ranges, describe_missing
+from ottla.pipeline.replay.planning import ArchiveStage, Planner
+from ottla.pipeline.spark.offsets import to_json
 from ottla.pipeline.stage import Context
-from ottla.pipeline.topics import connect
+from ottla.pipeline.topics import connect, end_offsets
 from ottla.pipeline.transform.dead_letters import Output
 from ottla.pipeline.transform.settings import TransformSettings
 from ottla.pipeline.transform.stage import Transform
 
+_log = logging.getLogger(__name__)
+
 
 def replay(
-    spark: SparkSession, transform: Transform, *, to: str, from_: str = "earliest"
+    spark: SparkSession,
+    transform: Transform,
+    *,
+    to: str,
+    from_: str = "earliest",
+    archives: Mapping[str, ArchiveStage] | None = None,
+    warn: Callable[[str], None] = _log.warning,
 ) -> list[Comparison]:
     """Runs the transform, as it is now, from `from_` ("earliest" or an ISO time) into `to`, and compares the topics.
 
     Records for the transform's own `to` go to `to`; those for another topic T, also dead letters, go to `to`-T. Ends
-    when it has processed the records that were in the raw topics at the start.
+    when it has processed the records that were in the raw topics at the start. What these have deleted it reads from
+    `archives`, by topic; `warn` gets a line for each range of offsets that nobody has.
     """
     settings, context = transform.settings, transform.context
     position = parse_start(from_)
@@ -42,18 +59,22 @@ def replay(
             f"Choose a new topic, as in --to {settings.to}-replay.",
         )
     cluster = connect(context.cluster)
-    ranges = {topic: offset_ranges(cluster, topic, position) for topic in settings.topics}
     name = replay_name(transform.name, settings, to, from_, read_logic(context.folder, settings))
-    _check_target(spark, cluster, to, context.checkpoint(name))
+    checkpoint = context.checkpoint(name)
+    _check_target(spark, cluster, to, checkpoint)
+    plan = Planner(spark, context, cluster, archives or {}).plan(checkpoint, settings.topics, position)
+    for line in describe_missing(plan):
+        warn(line)
+    ranges = compared_ranges(plan, end_offsets(cluster, {at.topic for at in plan.start}))
     _create_topics(cluster, settings, to)
-    _run(spark, transform, name, to, ranges)
+    _run(spark, transform, name, to, plan)
     return [
         compare(_topic_rows(spark, context, old), _topic_rows(spark, context, new), (old, new), ranges)
         for old, new in topic_pairs(set(cluster.metadata().topics), settings.to, to)
     ]
 
 
-def _run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: Ranges) -> None:
+def _run(spark: SparkSession, transform: Transform, name: str, to: str, plan: Plan) -> None:
     settings = transform.settings
     output = Output(
         transform.name,
@@ -63,11 +84,13 @@ def _run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: 
         settings.origin_headers,
         rename=lambda topic: _rename_topic(topic, settings.to, to),
     )
-    starting = {
-        topic: {str(partition): low for partition, (low, _) in parts.items()}
-        for topic, parts in ranges.items()
-    }
-    records = transform.records(spark, output, startingOffsets=json.dumps(starting))
+    if plan.paths:
+        options = {key: one for path in plan.paths.values() for key, one in credentials(spark, path).items()}
+        # What the topics lose on the way is in an archive, or the plan was wrong.
+        options |= {"plan": plan.to_json(), "failOnDataLoss": "true"}
+        records = transform.records(spark, output, "ottla-replay", **options)
+    else:
+        records = transform.records(spark, output, startingOffsets=json.dumps(to_json(plan.start)))
     query = transform.context.to_topics(records, name).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
@@ -75,7 +98,7 @@ def _run(spark: SparkSession, transform: Transform, name: str, to: str, ranges: 
         summary = summarize(error)
         raise (RetriableError if summary.is_retriable else PipelineError)(
             f"The replay of {transform.name} failed: {summary.sentence}",
-            "Fix that and start the same replay again: it resumes where it stopped.",
+            "After that the same command resumes the replay where it stopped.",
         ) from error
 
 
@@ -115,20 +138,6 @@ def parse_start(from_: str) -> Position:
         raise PipelineError(
             f"The replay cannot start at {from_!r}: {error}.", "Give `earliest` or an ISO time."
         ) from None
-
-
-def offset_ranges(cluster: Cluster, topic: str, position: Position) -> dict[int, tuple[int, int]]:
-    """Of each partition the offset at `position` and the current end offset."""
-    present = cluster.metadata().topics
-    if topic not in present:
-        raise PipelineError(
-            f"The topic {topic}, which the transform reads, does not exist.", "Fix its `from`."
-        )
-    partitions = list(present[topic].partitions)
-    ends = list_offsets(cluster, topic, partitions, LATEST)
-    found = list_offsets(cluster, topic, partitions, position)
-    # -1 means that no record is so late
-    return {part: (low if low >= 0 else ends[part], ends[part]) for part, low in found.items()}
 
 
 def _check_target(spark: SparkSession, cluster: Cluster, to: str, checkpoint: str) -> None:

@@ -1,22 +1,25 @@
 """Compares two topics with the results of one transform: the topic in use and that of a replay.
 
-Records are matched by their origin headers and key; the third record with one origin and key matches the third. Records
-without origin headers are matched by key, in the order of the topic; those without a key by their value.
+Records are matched by their origin headers and key; the third record with one origin and key matches the third. The
+time of the origin tells apart records of a raw topic that was created again, whose offsets occur twice. Records without
+origin headers are matched by key, in the order of the topic; those without a key by their value.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ottla.pipeline.replay.plan import Ranges, Wanted
+
 _EXAMPLES_MAX = 3
 _TEXT_LENGTH_MAX = 100
-_IDENTITY = ("origin_topic", "origin_partition", "origin_offset", "key", "loose", "number")
+_ORIGIN = ("origin_topic", "origin_partition", "origin_offset")
+_IDENTITY = (*_ORIGIN, "origin_timestamp", "key", "loose", "number")
+_SHOWN = (*_ORIGIN, "key")
 _KINDS = ("added", "removed", "changed")
-
-# by topic and partition: the first offset, and the one after the last
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+_WANTED = "array<struct<start:long,end:long,since_ms:long>>"
 
 
 class Difference(NamedTuple):
@@ -61,6 +64,7 @@ def _identified(rows: DataFrame, ranges: Ranges) -> DataFrame:
         _origin(headers, "topic").alias("origin_topic"),
         _origin(headers, "partition").try_cast("int").alias("origin_partition"),
         offset.alias("origin_offset"),
+        _origin(headers, "timestamp").try_cast("long").alias("origin_timestamp"),
         "key",
         F.when(offset.isNull() & F.col("key").isNull(), F.col("value")).alias("loose"),
         "value",
@@ -78,23 +82,27 @@ def _origin(headers: Column, name: str) -> Column:
 
 
 def _is_within(ranges: Ranges) -> Column:
-    known = {
-        f"{topic}/{partition}": bounds
+    known = [
+        item
         for topic, parts in ranges.items()
-        for partition, bounds in parts.items()
-    }
+        for partition, wanted in parts.items()
+        for item in (F.lit(f"{topic}/{partition}"), _as_column(wanted))
+    ]
     if not known:
         return F.lit(False)
-    literals = [
-        F.lit(item)
-        if isinstance(item, str)
-        else F.struct(F.lit(item[0]).alias("low"), F.lit(item[1]).alias("high"))
-        for pair in known.items()
-        for item in pair
-    ]
     place = F.concat_ws("/", "origin_topic", F.col("origin_partition").cast("string"))
-    bounds = F.create_map(*literals)[place]
-    return F.coalesce(F.col("origin_offset").between(bounds["low"], bounds["high"] - 1), F.lit(False))
+    offset, time_ms = F.col("origin_offset"), F.col("origin_timestamp")
+
+    def has(one: Column) -> Column:
+        is_late = one["since_ms"].isNull() | (time_ms >= one["since_ms"])
+        return (offset >= one["start"]) & (offset < one["end"]) & is_late
+
+    return F.coalesce(F.exists(F.create_map(*known)[place], has), F.lit(False))
+
+
+def _as_column(wanted: Sequence[Wanted]) -> Column:
+    structs = [F.struct(*(F.lit(value).cast("long") for value in one)) for one in wanted]
+    return F.array(*structs).cast(_WANTED)
 
 
 def _joined(old: DataFrame, new: DataFrame) -> DataFrame:
@@ -111,14 +119,14 @@ def _joined(old: DataFrame, new: DataFrame) -> DataFrame:
     )
     return old.join(new, on, "full_outer").select(
         kind.alias("kind"),
-        *(F.coalesce(old[name], new[name]).alias(name) for name in _IDENTITY[:4]),
+        *(F.coalesce(old[name], new[name]).alias(name) for name in _SHOWN),
         old["value"].alias("old"),
         new["value"].alias("new"),
     )
 
 
 def _examples_of(pairs: DataFrame, kind: str) -> Iterator[Difference]:
-    chosen = pairs.filter(F.col("kind") == kind).orderBy(*_IDENTITY[:4]).limit(_EXAMPLES_MAX)
+    chosen = pairs.filter(F.col("kind") == kind).orderBy(*_SHOWN).limit(_EXAMPLES_MAX)
     for row in chosen.collect():
         place = (row.origin_topic, row.origin_partition, row.origin_offset)
         key, old, new = (None if value is None else bytes(value) for value in (row.key, row.old, row.new))

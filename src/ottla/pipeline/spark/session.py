@@ -15,6 +15,7 @@ _DATA_SOURCES = (
     "ottla.pipeline.spark.source:OttlaDataSource",
     "ottla.pipeline.ingest.reload.source:ArchiveDataSource",
     "ottla.pipeline.ingest.spooldir.source:SpoolDirDataSource",
+    "ottla.pipeline.replay.source:ReplayDataSource",
 )
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")

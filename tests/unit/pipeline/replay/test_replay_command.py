@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from ottla.admin.position import EARLIEST, Position
+from ottla.pipeline.config import parse
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.replay.command import parse_start, read_logic, replay_name, topic_pairs
 from ottla.pipeline.replay.comparison import Comparison, Difference, describe
+from ottla.pipeline.replay.planning import ArchiveStage, archives_of
 from ottla.pipeline.transform.settings import TransformSettings
 
 SETTINGS = TransformSettings(from_="raw", to="orders", function="t.py:clean")
@@ -26,6 +28,34 @@ def test_other_logic_or_another_start_is_another_replay() -> None:
     assert name == replay_name("clean", SETTINGS, "new", "earliest", "logic")
     assert name != replay_name("clean", SETTINGS, "new", "earliest", "corrected")
     assert name != replay_name("clean", SETTINGS, "new", "2026-03-01", "logic")
+
+
+PIPELINE = """
+name = "p"
+
+[cluster]
+bootstrap = "127.0.0.1:1"
+
+[sinks.first]
+kind = "archive"
+topics = ["raw", "other"]
+path = "one"
+
+[sinks.second]
+kind = "archive"
+topics = ["raw", "more"]
+path = "s3a://bucket/two"
+"""
+
+
+def test_the_first_stage_that_archives_a_topic_is_its_archive(tmp_path: Path) -> None:
+    pipeline = parse(PIPELINE, tmp_path / "pipeline.toml", {})
+    first = ArchiveStage("first", str(tmp_path / "one"))
+    assert archives_of(pipeline.declared, pipeline.context) == {
+        "raw": first,
+        "other": first,
+        "more": ArchiveStage("second", "s3a://bucket/two"),
+    }
 
 
 def test_a_missing_file_of_logic_is_named(tmp_path: Path) -> None:

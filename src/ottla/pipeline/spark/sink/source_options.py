@@ -15,7 +15,7 @@ class Options(NamedTuple):
     deciding: tuple[str, ...]
     free: tuple[str, ...]
     # the prefix of settings of clients, which include secrets
-    free_prefix: str = "kafka."
+    free_prefix: str | tuple[str, ...] = "kafka."
 
 
 # These decide how changes become rows. The others say where the database is, which user reads it, and how the
@@ -23,24 +23,26 @@ class Options(NamedTuple):
 _CAPTURED = ("tables", "topic", "server")
 _NOT_CAPTURED = ("host", "port", "user", "password", "retry_s", "snapshot", "state")
 
-OPTIONS = {
-    "ottla": Options(
-        # how the offsets of a batch are divided, which columns there are, which records are visible
-        deciding=(
-            *("minpartitions", "maxrecordsperpartition", "includeheaders", "includeleaderepoch"),
-            "kafka.isolation.level",
-        ),
-        free=(
-            # which offsets the next batches take
-            *("subscribe", "subscribepattern", "assign"),
-            *("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp"),
-            *("startingoffsetsbytimestampstrategy", "endingoffsets", "endingoffsetsbytimestamp"),
-            *("endingtimestamp", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
-            # whether data loss is an error, and how long to wait for a broker
-            *("failondataloss", "kafkaconsumer.polltimeoutms", "groupidprefix"),
-            *("fetchoffset.numretries", "fetchoffset.retryintervalms", "path", "checkpointlocation"),
-        ),
+_TOPICS = Options(
+    # how the offsets of a batch are divided, which columns there are, which records are visible
+    deciding=(
+        *("minpartitions", "maxrecordsperpartition", "includeheaders", "includeleaderepoch"),
+        "kafka.isolation.level",
     ),
+    free=(
+        # which offsets the next batches take
+        *("subscribe", "subscribepattern", "assign"),
+        *("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp"),
+        *("startingoffsetsbytimestampstrategy", "endingoffsets", "endingoffsetsbytimestamp"),
+        *("endingtimestamp", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
+        # whether data loss is an error, and how long to wait for a broker
+        *("failondataloss", "kafkaconsumer.polltimeoutms", "groupidprefix"),
+        *("fetchoffset.numretries", "fetchoffset.retryintervalms", "path", "checkpointlocation"),
+    ),
+)
+
+OPTIONS = {
+    "ottla": _TOPICS,
     "ottla-spooldir": Options(
         # It says which bytes of which files each entry is, and how they are split.
         deciding=("log",),
@@ -62,6 +64,8 @@ OPTIONS = {
     ),
     # The plan of a reload does not change after its first start.
     "ottla-archive": Options(deciding=("plan",), free=("maxoffsetspertrigger",), free_prefix="fs."),
+    # Nor does that of a replay, which reads topics too.
+    "ottla-replay": Options(("plan", *_TOPICS.deciding), _TOPICS.free, free_prefix=("kafka.", "fs.")),
 }
 # the option that holds all settings of a captured database as JSON
 _CAPTURE = "capture"

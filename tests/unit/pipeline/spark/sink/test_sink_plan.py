@@ -106,6 +106,7 @@ def fields_of(kind: type[Any]) -> set[str]:
     [
         ("ottla", {name.lower() for name in reading.KNOWN}),
         ("ottla", {*reading.IGNORED, "kafka.isolation.level"}),
+        ("ottla-replay", {name.lower() for name in reading.KNOWN} | {"plan"}),
         ("ottla-spooldir", fields_of(SpoolDirSettings)),
         ("ottla-mysql", fields_of(MySqlCapture)),
         ("ottla-postgres", fields_of(PostgresCapture)),
@@ -126,6 +127,8 @@ def test_limits_secrets_and_addresses_may_change_in_the_middle_of_a_batch() -> N
     }
     assert deciding("ottla", kept | changed) == kept
     assert deciding("ottla-archive", dict.fromkeys(S3A, "x") | {"plan": "{}"}) == {"plan": "{}"}
+    replay = kept | {"plan": "{}"}
+    assert deciding("ottla-replay", dict.fromkeys(S3A, "x") | replay | changed) == replay
     captured = {"tables": ["shop.*"], "topic": "raw", "server": "shop"}
     options = {"capture": json.dumps(captured | {"password": "new", "host": "other", "server_id": 7})}
     assert deciding("ottla-mysql", options) == captured
