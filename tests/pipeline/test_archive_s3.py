@@ -20,6 +20,8 @@ from tests.pipeline.archiving import (
     sink,
     some_records,
 )
+from tests.pipeline.connector_topics import Topics
+from tests.pipeline.transforming import read_topic, retry_retriable_errors, transform_in
 
 from ottla.pipeline.archive import delta, store
 from ottla.pipeline.archive.coverage import can_read, verify_ranges
@@ -30,6 +32,8 @@ from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
 from ottla.pipeline.files import files_at
+from ottla.pipeline.replay.command import replay
+from ottla.pipeline.replay.planning import ArchiveStage
 from ottla.pipeline.stage import ClusterSettings, Context
 
 BUCKET = "archives"
@@ -37,9 +41,9 @@ PATH = f"s3a://{BUCKET}/of raw"
 RECORDS = 100
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bucket(spark: SparkSession) -> Iterator[str]:
-    """An empty one, which Spark knows how to reach."""
+    """One that Spark knows how to reach. Spark keeps its connection, so all tests have the same server."""
     for purpose in ("s3", "delta"):
         jars = jars_for(purpose)
         if isinstance(jars, str):
@@ -122,3 +126,31 @@ def test_an_archive_on_s3_is_merged_read_as_a_delta_table_and_reloaded(
 
     run_all(spark, reload_of(context, "back", PATH, to=back))
     assert records_of(spark, context.cluster, back) == records_of(spark, context.cluster, topic_name)
+
+
+def test_a_replay_reads_what_a_topic_has_deleted_from_an_archive_on_s3(
+    spark: SparkSession, broker: RunningBroker, bucket: str, tmp_path: Path, topic_name: str
+) -> None:
+    context = Context(
+        f"s3-{topic_name}",
+        ClusterSettings(broker.bootstrap),
+        tmp_path,
+        f"s3a://{bucket}/replayed/checkpoints",
+    )
+    path = f"s3a://{bucket}/replayed/archive"
+    topics, live, new = Topics(broker.bootstrap), f"{topic_name}-live", f"{topic_name}-new"
+    make_topic(broker.bootstrap, topic_name)
+    topics.create(live)
+    produce(broker.bootstrap, topic_name, some_records(20))
+    run_all(spark, sink(context, topic_name, path))
+    for partition in range(2):
+        topics.delete_before(topic_name, 8, partition)
+    (tmp_path / "copy.sql").write_text("select key, value, _origin from raw")
+    transform = transform_in(context, source=topic_name, to=live, sql="copy.sql")
+    archives = {topic_name: ArchiveStage("archive", path)}
+    # the time of record 10: offset 5 of both partitions
+    retry_retriable_errors(
+        lambda: replay(spark, transform, to=new, from_="2026-01-31T22:40:00Z", archives=archives)
+    )
+    made = [record.origin for record in read_topic(broker.bootstrap, new)]
+    assert sorted(made) == [(topic_name, partition, n) for partition in range(2) for n in range(5, 10)]
