@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import data_files, error_with, make_topic, produce, run_all, sink, some_records
 
-from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.lag import archive_lag, warnings
 from ottla.pipeline.archive.manifest import DataFile
+from ottla.pipeline.archive.staging import OrderedFiles
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
@@ -121,16 +121,18 @@ def test_records_that_are_deleted_while_a_batch_reads_are_a_hole(
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 1, retention_ms="1000000000000")
     produce(broker.bootstrap, topic_name, some_records(20, partitions=1))
-    write_files = batch_writer._write_files
+    write_files = OrderedFiles.write
 
-    def losing(archive: Archive, rows: DataFrame, name: str, tasks: int) -> tuple[DataFile, ...]:
-        files = write_files(archive, rows.where("offset < 5 or offset >= 15"), name, tasks)
+    def losing(
+        self: OrderedFiles, archive: Archive, rows: DataFrame, name: str, tasks: int
+    ) -> tuple[DataFile, ...]:
+        files = write_files(self, archive, rows.where("offset < 5 or offset >= 15"), name, tasks)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         (deleted,) = admin.delete_records([TopicPartition(topic_name, 0, 15)]).values()
         deleted.result(30)
         return files
 
-    monkeypatch.setattr(batch_writer, "_write_files", losing)
+    monkeypatch.setattr(OrderedFiles, "write", losing)
     stage = sink(context, topic_name, fail_on_data_loss=False)
     run_all(spark, stage)
     assert Archive.at(stage.path).load().ranges == (

@@ -19,10 +19,10 @@ from tests.pipeline.archiving import (
 )
 
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.archive import batch_writer
 from ottla.pipeline.archive.coverage import CREATED_AGAIN
 from ottla.pipeline.archive.manifest import DataFile
 from ottla.pipeline.archive.merge import merge
+from ottla.pipeline.archive.staging import OrderedFiles
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.table import archive_table
 from ottla.pipeline.archive.verification import verify
@@ -99,16 +99,18 @@ def test_a_topic_that_is_created_again_before_a_planned_batch_is_read_is_kept_ap
     run_all(spark, stage)
     produce(broker.bootstrap, topic_name, some_records(20))
     planned: list[str] = []
-    write_files = batch_writer._write_files
+    write_files = OrderedFiles.write
 
-    def created_again(archive: Archive, rows: DataFrame, name: str, tasks: int) -> tuple[DataFile, ...]:
+    def created_again(
+        self: OrderedFiles, archive: Archive, rows: DataFrame, name: str, tasks: int
+    ) -> tuple[DataFile, ...]:
         if not planned:
             planned.append(name)
             create_again(broker.bootstrap, topic_name)
             produce(broker.bootstrap, topic_name, some_records(100))
-        return write_files(archive, rows, name, tasks)
+        return write_files(self, archive, rows, name, tasks)
 
-    monkeypatch.setattr(batch_writer, "_write_files", created_again)
+    monkeypatch.setattr(OrderedFiles, "write", created_again)
     if fail_on_data_loss:
         with error_with(f"The topic {topic_name} was deleted and created again"):
             run_all(spark, stage)
