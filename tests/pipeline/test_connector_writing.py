@@ -200,6 +200,15 @@ def test_a_changed_function_is_another_plan_to_the_sink(spark: SparkSession) -> 
     assert len({plan(1, 1), plan(2, 1), plan(1, 2)}) == 3
 
 
+def test_a_plan_that_counts_rows_is_the_same_after_a_restart(spark: SparkSession) -> None:
+    def plan(counted: str = "value") -> str:
+        rows = stream(spark).repartition(3, "value").observe("dead", F.count(F.lit(counted)).alias("letters"))
+        return fingerprint(operators_of(rows))
+
+    assert plan() == plan()
+    assert plan() != plan("another")
+
+
 def test_adaptive_execution_of_streams_is_rejected(spark: SparkSession) -> None:
     setting = "spark.sql.adaptive.streaming.stateless.enabled"
     spark.conf.set(setting, "true")
