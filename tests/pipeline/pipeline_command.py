@@ -67,12 +67,21 @@ class Running:
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT_S)
 
+    def press_ctrl_c(self) -> int:
+        """The exit code after SIGINT for each process of its group, which is what a terminal sends."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(TIMEOUT_S)
+
 
 @contextlib.contextmanager
 def running(output: Path, *arguments: str) -> Iterator[Running]:
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            process_group=0,
         )
     try:
         yield Running(process, output)

@@ -27,6 +27,27 @@ from ottla.pipeline.stage import Context
 WAIT_S = 120
 STAGES = ("files", "orders", "archive")
 GOOD = '{"id": %d, "customer": "ada", "item": "pears", "quantity": 2, "price": 0.8}'
+ENDLESS = "this line takes for ever"
+# A Python worker that is busy when the run is stopped. It sends its rows in large pieces until nobody takes them.
+BUSY = f"""
+import time
+from pathlib import Path
+import pyarrow as pa
+
+quick_orders = orders
+
+def orders(raw):
+    rows = raw.mapInArrow(work, raw.schema)
+    return quick_orders(rows.where("value not like '%{ENDLESS}%'"))
+
+def work(batches):
+    for batch in batches:
+        yield batch
+        while b"{ENDLESS}" in batch.column("value").to_pylist():
+            Path("MARK").touch()
+            yield pa.concat_batches([batch] * 5000)
+            time.sleep(0.02)
+"""
 
 
 @pytest.fixture
@@ -112,6 +133,9 @@ def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
     folder: Path, own_broker: RunningBroker, tmp_path: Path
 ) -> None:
     arguments = ("--plain", "--metrics", "127.0.0.1:0", "--file", str(folder))
+    is_busy = tmp_path / "busy"
+    with (folder / "transforms.py").open("a") as file:
+        file.write(BUSY.replace("MARK", str(is_busy)))
     with running(tmp_path / "output", "pipeline", "run", *arguments) as run:
         wait_for_rows(run, "orders", 2)
         wait_for_rows(run, "archive", 2)
@@ -133,8 +157,14 @@ def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
         wait_for_rows(run, "orders", 49)
         wait_for(lambda: metrics_of(run).get(("lag_records", "orders")) == 0, WAIT_S)
         assert metrics_of(run)["rows_total", "orders"] == 49
+        so_far = len(run.text())
+        spool(folder, "endless.jsonl", ENDLESS)
+        wait_for(is_busy.exists, WAIT_S)
         assert run.end(signal.SIGTERM) == 0
-        assert "Stopped: " in run.text()
+        printed = run.text()[so_far:]
+        assert "Stopped: " in printed
+        # The worker found its connection closed.
+        assert "Traceback" not in printed
     assert ids(own_broker, "orders") == list(range(1, 50))
 
 

@@ -191,14 +191,17 @@ def run_stages(
 
 
 def silence(spark: "SparkSession") -> None:
-    """Turns Spark's log off. Spark reports each task that a stop cancels as an error, with its stack.
+    """Turns off all that Spark prints. A stop cancels tasks, and each part of Spark reports that with a stack.
 
-    Also the server for accumulators in this process, whose connection a stop may interrupt.
+    The driver logs a cancelled task as an error. A Python process of Spark that starts, reads or writes finds its
+    connection closed; the JVM passes its stderr on, until its own is closed. The server for accumulators is in this
+    process.
     """
     with contextlib.suppress(Exception):
         context: Any = spark.sparkContext
         context._accumulatorServer.handle_error = lambda *_: None
         context.setLogLevel("OFF")
+        context._jvm.java.lang.System.err.close()
 
 
 def is_ended(runs: Sequence[StageRun]) -> bool:
