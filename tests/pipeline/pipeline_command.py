@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 COMMAND = (sys.executable, "-m", "ottla.cli.main")
 TIMEOUT_S = 280
@@ -36,14 +36,19 @@ def ottla(*arguments: str, fails_with: int = 0, **environment: str) -> str:
 
 
 def ottla_asking(spark: SparkSession, *arguments: str) -> str:
-    """The stdout of a command that uses Spark, run in this process, because starting Spark takes most of the time."""
+    """The stdout of a command that uses Spark."""
+    return asked_spark(spark, *arguments).stdout
+
+
+def asked_spark(spark: SparkSession, *arguments: str) -> Result:
+    """A command that uses Spark, run in this process, because starting Spark takes most of the time."""
     from ottla.cli.app import app
 
     session = contextlib.nullcontext(spark)
     with mock.patch("ottla.pipeline.foreground.open_session", return_value=session):
         done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.stdout
+    return done
 
 
 @dataclass

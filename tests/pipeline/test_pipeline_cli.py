@@ -102,7 +102,7 @@ def test_from_init_through_a_submitted_run_to_a_query_in_sql(
         ("archive", 0, 0),
     ]
     query = "select count(*) n, max(value) v from archive"
-    asked = ottla_asking(spark, "pipeline", "sql", query, "--json", *at)
+    asked = ottla_asking(spark, "pipeline", "sql", "--engine", "spark", query, "--json", *at)
     (row,) = [json.loads(line) for line in asked.splitlines()]
     assert (row["n"], row["v"][:8]) == (5, '{"id": 4')
 

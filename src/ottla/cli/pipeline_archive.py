@@ -130,6 +130,7 @@ def merge(name: _ArchiveName = None, master: Master = None, file: File = DEFAULT
 
 
 class Engine(StrEnum):
+    AUTO = "auto"
     SPARK = "spark"
     DUCKDB = "duckdb"
 
@@ -141,9 +142,9 @@ def sql(
     engine: Annotated[
         Engine,
         typer.Option(
-            "--engine", help="duckdb answers sooner, without Spark, for data that one machine can read."
+            "--engine", help="auto: duckdb, which answers within seconds; spark where duckdb cannot answer."
         ),
-    ] = Engine.SPARK,
+    ] = Engine.AUTO,
     master: Master = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
@@ -151,8 +152,12 @@ def sql(
     """Query the archives. Each archive is a table with the name of its sink; each archived topic is a table too."""
     from ottla.pipeline.config import load
 
+    if engine == Engine.DUCKDB and master is not None:
+        raise CommandError("--master is for Spark: leave it out, or give --engine spark")
     pipeline = load(file)
     archives = _find_archives(pipeline, None)
+    if engine == Engine.AUTO:
+        engine = _choose_engine(archives, _hadoop_options(pipeline), master)
     if engine == Engine.DUCKDB:
         from ottla.pipeline.archive.embedded import query as embedded_query
 
@@ -165,6 +170,18 @@ def sql(
         register_views(spark, archives)
         result = spark.sql(query)
         _print_rows(result.columns, map(tuple, result.toLocalIterator()), as_json)
+
+
+def _choose_engine(archives: dict[str, str], options: dict[str, str], master: str | None) -> Engine:
+    """Says on stderr which engine answers, because the SQL of the two differs, and Spark needs a while to start."""
+    from ottla.pipeline.archive.engine import why_not_duckdb
+
+    reason = "--master is given" if master is not None else why_not_duckdb(archives.values(), options)
+    if reason is None:
+        print("DuckDB answers, in its SQL. For Spark's: --engine spark", file=sys.stderr)
+        return Engine.DUCKDB
+    print(f"Spark answers, in its SQL, after its start: {reason}.", file=sys.stderr)
+    return Engine.SPARK
 
 
 def _print_rows(columns: Sequence[str], rows: Iterator[tuple[Any, ...]], as_json: bool) -> None:

@@ -47,7 +47,9 @@ def query(
     try:
         import duckdb
     except ImportError:
-        raise PipelineError("DuckDB is not installed.", "Run `pip install duckdb`.") from None
+        raise PipelineError(
+            "DuckDB is not installed.", "Run `pip install 'ottla[sql]'`, or ask Spark: `--engine spark`."
+        ) from None
     connection = duckdb.connect()
     names: set[str] = set()
     tables = [_Table(connection, path, options) for path in archives.values()]
@@ -81,7 +83,10 @@ def _explain_errors(kind: type[Exception], where: str) -> Iterator[None]:
         text = str(error).strip()
         if _FILE in text:
             raise read_error(where, text) from None
-        raise PipelineError(f"DuckDB rejects the query: {text.rstrip('.')}.", "Fix the query.") from None
+        raise PipelineError(
+            f"DuckDB rejects the query: {text.rstrip('.')}.",
+            "Fix the query. If it is Spark's SQL, add `--engine spark`.",
+        ) from None
 
 
 class _Table:
