@@ -1,11 +1,18 @@
-"""Delta tables of an archive, read by delta-rs: after batches, merges and checkpoints, and while they are written."""
+"""Delta tables of an archive, read by delta-rs and by DuckDB's extension `delta`: after batches, merges and
+checkpoints, and while they are written.
+"""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from tests.pipeline import duckdb_delta_reader
+from tests.pipeline.duckdb_delta import duckdb_with_delta
 from tests.pipeline.written_archive import COLUMNS, ROWS, Written
 
 from ottla.pipeline.archive import delta, store
@@ -66,6 +73,45 @@ def test_a_reader_sees_whole_batches_while_they_are_written_and_merged(written: 
     assert seen == sorted(seen)
     assert all(count % ROWS == 0 for count in seen)
     assert written.read() == list(range(31 * ROWS))
+
+
+class Read(NamedTuple):
+    """What DuckDB finds in the table."""
+
+    rows: int
+    offsets: int
+    wrong: int
+    first: int
+    last: int
+
+
+def test_duckdbs_own_reader_sees_whole_batches_while_they_are_written_and_merged(written: Written) -> None:
+    environment = duckdb_with_delta()
+    if isinstance(environment, str):
+        pytest.skip(environment)
+    batches = 24
+    written.batch()
+    command = [sys.executable, duckdb_delta_reader.__file__, str(written.folder / "raw"), str(batches * ROWS)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            assert reader.stdout is not None
+            seen: list[Read] = []
+            for number in range(2, batches + 1):
+                written.batch()
+                if number % 4 == 0:
+                    written.merge()
+                if number % 8 == 0:
+                    # It reads what was written just now, or before, while the next batches are written.
+                    while not seen or seen[-1].rows < (number - 4) * ROWS:
+                        seen.append(Read(*map(int, reader.stdout.readline().split())))
+            seen += [Read(*map(int, line.split())) for line in reader.stdout]
+            assert reader.wait(60) == 0
+        finally:
+            reader.kill()
+    assert seen == [Read(one.rows, one.rows, 0, 0, one.rows - 1) for one in seen]
+    assert all(one.rows % ROWS == 0 for one in seen)
+    assert seen == sorted(seen)
+    assert len({one.rows for one in seen}) > 3
 
 
 def test_a_version_of_another_writer_is_reported(written: Written) -> None:

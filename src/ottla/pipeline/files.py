@@ -82,7 +82,7 @@ class Files(ReadableFiles, Protocol):
 
 
 def files_at(root: str, spark: "SparkSession | None" = None) -> Files:
-    """`root` is an absolute path or a URL; one that is not local needs Spark."""
+    """`root` is a path or a URL; one that is not local needs Spark."""
     scheme, separator, path = root.partition("://")
     if not separator:
         return LocalFiles(root)
@@ -95,7 +95,8 @@ def files_at(root: str, spark: "SparkSession | None" = None) -> Files:
 
 class LocalFiles:
     def __init__(self, root: str) -> None:
-        self.root = root.rstrip("/") or "/"
+        # Spark takes the first part of a relative path in a URL for the name of a host.
+        self.root = str(Path(root).absolute())
 
     def url(self, path: str = "") -> str:
         return f"file://{self._at(path)}"
