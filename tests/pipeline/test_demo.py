@@ -1,5 +1,7 @@
 """The tour: started, looked at, ended with Ctrl-C; and no process of it is left."""
 
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -16,6 +18,8 @@ def test_the_tour_shows_everything_and_ends_cleanly(tmp_path: Path) -> None:
         bootstrap = load(folder).context.cluster.bootstrap
         assert '"total"' in ottla("consume", "orders", "--bootstrap", bootstrap, "--count", "1")
         assert "error.reason" in ottla("consume", "orders-dead", "-b", bootstrap, "--count", "1", "--json")
+        for command in recommended(tour.text()):
+            assert ottla(*command, JAVA_HOME="/nowhere")
         assert tour.press_ctrl_c() == 0
         text = tour.text()
         assert "Stopped: " in text
@@ -23,6 +27,19 @@ def test_the_tour_shows_everything_and_ends_cleanly(tmp_path: Path) -> None:
         assert "Traceback" not in text
     left = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
+
+
+def recommended(guide: str) -> list[list[str]]:
+    """The commands of the guide on the pipeline that answer within seconds, without Spark. A long one is the last."""
+    lines = re.findall(r"^  \S+ (pipeline .*?)(?:  .*)?$", guide, re.MULTILINE)
+    *quick, last = map(shlex.split, lines)
+    assert [command[:3] for command in quick] == [
+        ["pipeline", "status", "--file"],
+        ["pipeline", "sql", "--file"],
+        ["pipeline", "verify", "--ranges"],
+    ]
+    assert last[:3] == ["pipeline", "verify", "--file"]
+    return quick
 
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:

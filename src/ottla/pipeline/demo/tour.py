@@ -19,7 +19,8 @@ Orders flow: {folder}/spool -> raw -> orders, and raw -> {folder}/archive. In an
   {ottla} consume orders-dead{bootstrap} --from earliest --count 3 --json    rejected records, with the reason
   {ottla} pipeline status --file {folder}
   {ottla} pipeline sql --file {folder} "select date, hour, count(*) from archive group by date, hour"
-  {ottla} pipeline verify --file {folder}                     every offset of raw is archived once
+  {ottla} pipeline verify --ranges --file {folder}            every offset of raw is archived once, by the manifests
+  {ottla} pipeline verify --file {folder}                     also reads all files: starts Spark, half a minute
   cp FILE {folder}/spool/                                     add lines of your own
   $EDITOR {folder}/transforms.py {folder}/pipeline.toml      then start again: it resumes
 
