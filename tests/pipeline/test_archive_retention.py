@@ -1,4 +1,4 @@
-"""`ottla pipeline status` reports records that expire before they are archived. Without Spark."""
+"""Records that expire before they are archived: by `ottla pipeline status`, and by the archive's watch."""
 
 import json
 import time
@@ -9,6 +9,11 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.archiving import make_topic, produce
 from tests.pipeline.pipeline_command import ottla
+from tests.unit.pipeline.archive.archive_samples import a_batch
+
+from ottla.pipeline.archive.lag import RetentionWatch
+from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.stage import ClusterSettings
 
 HOUR_MS = 3_600_000
 
@@ -61,3 +66,28 @@ def test_a_topic_whose_archive_falls_behind_is_reported_with_the_time_left(
     assert f"15 offsets of {topic_name}-0 were deleted before they were archived" in ottla(
         *status, fails_with=1
     )
+
+
+def test_the_watch_measures_which_offsets_of_the_topic_are_covered(
+    broker: RunningBroker, tmp_path: Path, topic_name: str
+) -> None:
+    make_topic(broker.bootstrap, topic_name, 2)
+    for partition, count in ((0, 30), (1, 5)):
+        produce(broker.bootstrap, topic_name, ({"value": b"x", "partition": partition} for _ in range(count)))
+    archive = Archive.at(str(tmp_path / "archive"))
+    watch = RetentionWatch(ClusterSettings(broker.bootstrap), [topic_name], archive, dict)
+
+    def coverage() -> list[tuple[int, ...]]:
+        watch.check()
+        assert [tuple(one.at) for one in watch.coverage] == [(topic_name, 0), (topic_name, 1)]
+        return [(one.offsets, one.covered, one.holes, one.hole_offsets) for one in watch.coverage]
+
+    assert coverage() == [(30, 0, 0, 0), (5, 0, 0, 0)]
+    archive.commit(a_batch(0, [(topic_name, 0, 0, 10), (topic_name, 1, 0, 5)]), lambda _: None)
+    assert coverage() == [(30, 10, 0, 0), (5, 5, 0, 0)]
+    archive.commit(a_batch(1, [(topic_name, 0, 15, 30)]), lambda _: None)
+    assert coverage() == [(30, 25, 1, 5), (5, 5, 0, 0)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic_name, 0, 12)]).values()
+    deleted.result(30)
+    assert coverage() == [(18, 15, 1, 5), (5, 5, 0, 0)]

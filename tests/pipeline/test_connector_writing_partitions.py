@@ -2,7 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,13 +13,19 @@ from tests.interop.brokers import RunningBroker
 from tests.pipeline.written_topics import create_topic, numbers, records, rows, wait_for, wait_until_stable
 
 from ottla.pipeline.errors import PipelineError, RetriableError
-from ottla.pipeline.spark.sink.exactly_once_writers import Committed, mark_first_batch, verify_markers
+from ottla.pipeline.spark.sink.exactly_once_writers import (
+    Committed,
+    count_bytes,
+    mark_first_batch,
+    verify_markers,
+)
 from ottla.pipeline.spark.sink.marker_topic import FIRST_PARTITIONS, TIMEOUT_S, MarkerTopic, marker_topic_name
 from ottla.pipeline.spark.sink.markers import Attempt, Marker, Snapshot, Written
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 from ottla.pipeline.spark.sink.producer import RecordProducer
 from ottla.pipeline.spark.sink.producer_pool import PooledProducer
+from ottla.pipeline.written_bytes import WrittenBytes
 
 
 class Sink:
@@ -77,8 +85,22 @@ def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def test_rows_and_their_marker_are_written_together(sink: Sink) -> None:
     written = sink.task(0).run(rows(range(2500)))
     assert (written.partition, written.rows) == (0, 2500)
+    assert written.size_bytes == 0
     assert sink.snapshot_with(0).markers == {0: Marker("query", 0, "plan", 2500)}
     assert sink.numbers() == list(range(2500))
+
+
+def test_the_bytes_of_a_batch_are_counted_whichever_attempt_has_written_them(
+    sink: Sink, tmp_path: Path
+) -> None:
+    sink.options = replace(sink.options, written_bytes=str(tmp_path / "count"))
+    written = sink.task(0).run(rows(range(8, 12)))
+    assert (written.rows, written.size_bytes) == (4, len(b"891011"))
+    sink.snapshot_with(0)
+    again = sink.task(0, is_retry=True).run(rows(range(8, 12)))
+    assert (again.rows, again.size_bytes) == (4, 6)
+    count_bytes(sink.options, [Committed("query", again), Committed("query", Written(1, 0)), None])
+    assert WrittenBytes(tmp_path / "count").read() == 6
 
 
 def test_a_failure_inside_the_transaction_leaves_nothing_and_the_next_attempt_writes_all(sink: Sink) -> None:

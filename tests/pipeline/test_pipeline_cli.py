@@ -143,6 +143,7 @@ def test_a_run_survives_a_broker_that_is_killed_and_sigterm_loses_nothing(
         # The lag is measured in intervals.
         wait_for(lambda: metrics_of(run).get(("lag_records", "archive")) == 0, WAIT_S)
         check_metrics(metrics_of(run))
+        check_bytes(metrics_of(run), folder, own_broker)
         so_far = len(run.text())
         own_broker.kill()
         spool(folder, "more.jsonl", *(GOOD % number for number in range(3, 50)))
@@ -201,8 +202,27 @@ def check_metrics(found: dict[tuple[str, ...], float]) -> None:
     assert found["lag_seconds", "archive"] == 0
     # A spool directory has no records that are waiting.
     assert ("lag_records", "files") not in found
-    archived = [name for name in found if name[0] == "archive_behind_records"]
-    assert {name[1:3] for name in archived} == {("archive", "raw")}
+    for metric in ("archive_behind_records", "archive_coverage_ratio"):
+        assert {name[1:3] for name in found if name[0] == metric} == {("archive", "raw")}
+    assert not any(value for name, value in found.items() if name[0] == "archive_holes")
+
+
+def check_bytes(found: dict[tuple[str, ...], float], folder: Path, broker: RunningBroker) -> None:
+    """A transform writes the records that it rejects too."""
+
+    def size_of(*topics: str) -> int:
+        return sum(
+            len(record.key or b"")
+            + len(record.value or b"")
+            + sum(len(name) + len(value) for name, value in record.headers.items())
+            for topic in topics
+            for record in read_topic(broker.bootstrap, topic)
+        )
+
+    archived = Archive.at(str(folder / "archive")).load()
+    assert found["written_bytes_total", "files"] == size_of("raw") > 0
+    assert found["written_bytes_total", "orders"] == size_of("orders", "orders-dead") > 0
+    assert found["written_bytes_total", "archive"] == sum(file.bytes for file in archived.files.values()) > 0
 
 
 def metrics_of(run: Running) -> dict[tuple[str, ...], float]:

@@ -5,7 +5,9 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -45,6 +47,19 @@ def run_pipeline(
     output = output_of(plain=plain, as_json=as_json)
     for topic in create_missing_topics(connect(pipeline.context.cluster), pipeline.topics):
         output.say(f"Created topic {topic}", "topic", created=topic)
+    with counting(pipeline, metrics) as counted:
+        return _run(counted, output, once=once, only=only, master=master, metrics=metrics)
+
+
+def _run(
+    pipeline: Pipeline,
+    output: Output,
+    *,
+    once: bool,
+    only: str | None,
+    master: str | None,
+    metrics: HttpAddress | None,
+) -> bool:
     waves = waves_of(pipeline, only, once=once)
     runs = [run for wave in waves for run in wave]
     lags = LagWatch(pipeline.context.cluster, runs)
@@ -68,6 +83,16 @@ def run_pipeline(
         stopped = stop.is_set() or is_ended(runs)
         output.say(closing_lines(runs, stopped=stopped), "end", stopped=stopped, stages=health.stages())
     return succeeded
+
+
+@contextmanager
+def counting(pipeline: Pipeline, metrics: HttpAddress | None) -> Iterator[Pipeline]:
+    """The pipeline, whose stages count what they write if metrics are served."""
+    if metrics is None:
+        yield pipeline
+        return
+    with TemporaryDirectory(prefix="ottla-") as folder:
+        yield replace(pipeline, context=replace(pipeline.context, counts=Path(folder)))
 
 
 def output_of(*, plain: bool, as_json: bool) -> Output:

@@ -46,6 +46,12 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
             _STAGE,
         ),
         Family(
+            "ottla_pipeline_written_bytes_total",
+            Kind.COUNTER,
+            "Bytes that the stage has written: of a topic keys, values and headers, of an archive its Parquet files.",
+            _STAGE,
+        ),
+        Family(
             "ottla_pipeline_dead_letters_total",
             Kind.COUNTER,
             "Records that the transform wrote to its topic of dead letters.",
@@ -125,6 +131,36 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
             "The time until retention deletes the oldest record that is not archived; no sample without limit.",
             _PARTITION,
         ),
+        Family(
+            "ottla_pipeline_archive_topic_offsets",
+            Kind.GAUGE,
+            "Offsets that the partition has, from its earliest to its end.",
+            _PARTITION,
+        ),
+        Family(
+            "ottla_pipeline_archive_covered_offsets",
+            Kind.GAUGE,
+            "Those of them that the archive covers.",
+            _PARTITION,
+        ),
+        Family(
+            "ottla_pipeline_archive_coverage_ratio",
+            Kind.GAUGE,
+            "The covered ones by all of them; 1 if the partition has none.",
+            _PARTITION,
+        ),
+        Family(
+            "ottla_pipeline_archive_holes",
+            Kind.GAUGE,
+            "Ranges of offsets before the end of the archive that it does not cover.",
+            _PARTITION,
+        ),
+        Family(
+            "ottla_pipeline_archive_hole_offsets",
+            Kind.GAUGE,
+            "Offsets in these ranges. `ottla pipeline verify --ranges` names them.",
+            _PARTITION,
+        ),
     ),
 }
 FAMILIES = tuple(family for section in SECTIONS.values() for family in section)
@@ -176,6 +212,7 @@ def _of_stage(run: "StageRun") -> Iterator[_Sample]:
         yield "ottla_pipeline_stage_state", labels(stage=run.name, state=state), int(state == current)
     yield "ottla_pipeline_restarts_total", stage, run.restarts
     yield "ottla_pipeline_rows_total", stage, run.rows
+    yield "ottla_pipeline_written_bytes_total", stage, run.written_bytes
     yield "ottla_pipeline_dead_letters_total", stage, run.dead_letters
     yield "ottla_pipeline_late_rows_total", stage, run.late_rows
     yield "ottla_pipeline_last_batch_timestamp_seconds", stage, run.last_batch_at_s
@@ -210,3 +247,11 @@ def _of_archive(name: str, stage: Archiving) -> Iterator[_Sample]:
         yield "ottla_pipeline_archive_lost_offsets", where, lag.deleted
         yield "ottla_pipeline_archive_retention_used_ratio", where, lag.used
         yield "ottla_pipeline_archive_retention_left_seconds", where, lag.expires_in_s
+    for part in stage.coverage():
+        where = labels(stage=name, topic=part.at.topic, partition=part.at.partition)
+        yield "ottla_pipeline_archive_topic_offsets", where, part.offsets
+        yield "ottla_pipeline_archive_covered_offsets", where, part.covered
+        ratio = part.covered / part.offsets if part.offsets else 1.0
+        yield "ottla_pipeline_archive_coverage_ratio", where, ratio
+        yield "ottla_pipeline_archive_holes", where, part.holes
+        yield "ottla_pipeline_archive_hole_offsets", where, part.hole_offsets

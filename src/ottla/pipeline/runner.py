@@ -16,6 +16,7 @@ from ottla.pipeline.progress import Progress, TopicOffsets, position_of, progres
 from ottla.pipeline.query_errors import summarize
 from ottla.pipeline.restarts import ONCE, RestartPolicy, Restarts, policy_of
 from ottla.pipeline.stage import Stage
+from ottla.pipeline.written_bytes import WrittenBytes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -35,12 +36,22 @@ class StageRun:
     `is_required` means that the run ends if the stage is given up, unless each stage ends with its data (`--once`).
     """
 
-    def __init__(self, name: str, stage: Stage, policy: RestartPolicy, *, is_required: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        stage: Stage,
+        policy: RestartPolicy,
+        *,
+        is_required: bool = True,
+        written: WrittenBytes | None = None,
+    ) -> None:
         self.name = name
         self.stage = stage
         self.state = "waiting"
         self.note = "not started yet"
         self.rows = 0
+        # None if nobody counts them
+        self.written_bytes = None if written is None else 0
         self.dead_letters: int | None = None
         self.late_rows = 0
         self.batches = 0
@@ -54,6 +65,7 @@ class StageRun:
         self.is_required = is_required
         self._ends_with_its_data = policy is ONCE
         self._restarts = Restarts(policy)
+        self._written = written
         self._start_at = 0.0
         self._query: StreamingQuery | None = None
 
@@ -123,6 +135,8 @@ class StageRun:
             **sums,
             **{phase: sums.get(phase, 0.0) + seconds for phase, seconds in batch.phases.items()},
         }
+        if self._written is not None:
+            self.written_bytes = self._written.read()
         self.last_batch_at_s = time.time()
 
     def _idle(self, report: Progress) -> Progress | None:
@@ -225,7 +239,9 @@ def waves_of(pipeline: Pipeline, only: str | None, *, once: bool) -> list[list[S
     policy = ONCE if once else policy_of(pipeline.spark.restarts_max)
     required = {item.name for item in pipeline.declared if item.required}
     runs = {
-        name: StageRun(name, stage, policy, is_required=name in required)
+        name: StageRun(
+            name, stage, policy, is_required=name in required, written=pipeline.context.written(name)
+        )
         for name, stage in pipeline.stages(only).items()
     }
     if not once:

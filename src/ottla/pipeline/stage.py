@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.settings import setting
+from ottla.pipeline.written_bytes import WrittenBytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,8 @@ class Context:
     """What all stages of one pipeline share. Relative paths are relative to `folder`, the folder of pipeline.toml.
 
     `topics` are those that the pipeline creates before its stages start, so they may still be missing.
-    `sink_options` are further options of the exactly-once sink, by stage.
+    `sink_options` are further options of the exactly-once sink, by stage. In the folder `counts` the stages of a run
+    count what they write, if someone wants to know.
     """
 
     pipeline: str
@@ -55,6 +57,7 @@ class Context:
     checkpoints: str
     topics: frozenset[str] = frozenset()
     sink_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    counts: Path | None = None
 
     def checkpoint(self, stage: str) -> str:
         return self.path(f"{self.checkpoints.rstrip('/')}/{stage}")
@@ -66,6 +69,9 @@ class Context:
     def sink_id(self, stage: str) -> str:
         """The id under which a stage writes exactly once. It is made of the user's names, so that it stays the same."""
         return f"{self.pipeline}.{stage}"
+
+    def written(self, stage: str) -> WrittenBytes | None:
+        return None if self.counts is None else WrittenBytes(self.counts / stage)
 
     def stream(self, spark: "SparkSession", topic: str, source: str = "ottla", **options: str) -> "DataFrame":
         """Reads a topic from its beginning as a stream: committed records only, with headers.
@@ -84,8 +90,10 @@ class Context:
         """A writer of `rows` (key, value, headers, topic, partition, timestamp), exactly once, as the stage's query."""
         from ottla.pipeline.spark import exactly_once
 
+        written = self.written(stage)
+        counting = {} if written is None else {"writtenBytes": str(written.path)}
         writer = exactly_once(rows, sink_id=self.sink_id(stage)).options(
-            **{**self.cluster.options(), **self.sink_options.get(stage, {}), **options}
+            **{**self.cluster.options(), **self.sink_options.get(stage, {}), **counting, **options}
         )
         return writer.option("checkpointLocation", self.checkpoint(stage)).queryName(stage)
 
@@ -139,10 +147,35 @@ class PartitionLag(Protocol):
         ...
 
 
+class PartitionCoverage(Protocol):
+    """How much of a partition an archive covers."""
+
+    @property
+    def at(self) -> TopicPartition: ...
+    @property
+    def offsets(self) -> int:
+        """Those that the partition has."""
+        ...
+
+    @property
+    def covered(self) -> int: ...
+    @property
+    def holes(self) -> int:
+        """Ranges of offsets before the end of the archive that it does not cover."""
+        ...
+
+    @property
+    def hole_offsets(self) -> int: ...
+
+
 @runtime_checkable
 class Archiving(Protocol):
-    """A stage that archives topics, and watches their retention while it runs."""
+    """A stage that archives topics, and watches their retention and its own coverage while it runs."""
 
     def lags(self) -> Sequence[PartitionLag]:
         """Of each partition, by the last check; empty before the first, and after one that failed."""
+        ...
+
+    def coverage(self) -> Sequence[PartitionCoverage]:
+        """The same."""
         ...

@@ -18,6 +18,7 @@ from ottla.metrics import OPEN_METRICS, PROMETHEUS, TextFormat, reference_table
 from ottla.model.http_address import HttpAddress
 from ottla.model.ids import TopicPartition
 from ottla.pipeline import lag_watch, runner
+from ottla.pipeline.archive.coverage import Coverage
 from ottla.pipeline.archive.lag import Lag
 from ottla.pipeline.archive.samples import Sample
 from ottla.pipeline.errors import RetriableError
@@ -27,6 +28,7 @@ from ottla.pipeline.metrics import FAMILIES, SECTIONS, STATES, RunState, text_of
 from ottla.pipeline.restarts import policy_of
 from ottla.pipeline.runner import StageRun
 from ottla.pipeline.stage import ClusterSettings
+from ottla.pipeline.written_bytes import WrittenBytes
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline" / "metrics.md").read_text()
 NOW_S = 1_000_000.0
@@ -38,6 +40,12 @@ class FakeArchive(FakeStage):
         return [
             Lag(TopicPartition("raw", 0), 600, 5, 0.25, 7200.0),
             Lag(TopicPartition("raw", 1), 0, 0),
+        ]
+
+    def coverage(self) -> Sequence[Coverage]:
+        return [
+            Coverage(TopicPartition("raw", 0), 1000, 400, 2, 7),
+            Coverage(TopicPartition("raw", 1), 0, 0, 0, 0),
         ]
 
 
@@ -155,6 +163,30 @@ def test_the_archive_has_samples_for_each_partition() -> None:
     assert found["ottla_pipeline_archive_retention_used_ratio", *at] == 0.25
     assert found["ottla_pipeline_archive_retention_left_seconds", *at] == 7200
     assert ("ottla_pipeline_archive_retention_left_seconds", "archive", "raw", "1") not in found
+    assert found["ottla_pipeline_archive_topic_offsets", *at] == 1000
+    assert found["ottla_pipeline_archive_covered_offsets", *at] == 400
+    assert found["ottla_pipeline_archive_coverage_ratio", *at] == 0.4
+    assert found["ottla_pipeline_archive_holes", *at] == 2
+    assert found["ottla_pipeline_archive_hole_offsets", *at] == 7
+    assert found["ottla_pipeline_archive_coverage_ratio", "archive", "raw", "1"] == 1
+
+
+def test_the_bytes_of_a_stage_are_those_that_were_counted_by_its_last_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, written = FakeStage("a"), WrittenBytes(tmp_path / "a")
+    made.queries = [FakeQuery(reports=[report(0, 10)])]
+    monkeypatch.setattr(runner, "check_spark", lambda spark, error: None)
+    run = StageRun("a", made, policy_of(5), written=written)
+    name = ("ottla_pipeline_written_bytes_total", "a")
+    assert samples([run])[name] == 0
+    written.add(1234)
+    run.step(None, {}, 0.0)  # type: ignore[arg-type]
+    assert samples([run])[name] == 0
+    run.step(None, {}, 1.0)  # type: ignore[arg-type]
+    assert samples([run])[name] == 1234
+    # A run that nobody asks counts none.
+    assert name not in samples([StageRun("a", made, policy_of(5))])
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
+from ottla.pipeline.written_bytes import WrittenBytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,8 +63,12 @@ class BatchWriter:
         fail_on_data_loss: bool,
         batch_offsets: int,
         merge: "AutomaticMerge | None" = None,
+        written: WrittenBytes | None = None,
     ) -> None:
-        """`ends` are the offsets up to which the topics are archived, `batch_offsets` those of a whole batch."""
+        """`ends` are the offsets up to which the topics are archived, `batch_offsets` those of a whole batch.
+
+        `written` counts the bytes of the files that batches add.
+        """
         self.archive = archive
         self.run = run
         self.checkpoint = checkpoint
@@ -75,6 +80,7 @@ class BatchWriter:
         self.fail_on_data_loss = fail_on_data_loss
         self.batch_offsets = batch_offsets
         self.merge = merge
+        self.written = written
         # the Delta log of each history, if it has one
         self._logs: dict[str, DeltaLog | None] = {}
         self.is_first = True
@@ -132,6 +138,8 @@ class BatchWriter:
             check_is_new(archived, batch.ranges, self.archive.url, self.checkpoint.url)
 
         self.archive.commit(batch, check)
+        if self.written is not None:
+            self.written.add(sum(file.bytes for file in files))
         publish(self.archive, self.logs(histories.values()))
         self.archive.files.delete(f"{STAGING}/{name}")
         self.archive.condense()

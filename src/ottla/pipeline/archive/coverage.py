@@ -64,6 +64,20 @@ class Extent(NamedTuple):
         return f", {count} newer offsets are not archived yet" if count > 0 else ""
 
 
+class Coverage(NamedTuple):
+    """How much of a partition is archived.
+
+    `offsets` are all that it has on the cluster, `covered` those of them that the archive covers. `holes` are ranges
+    before the end of the archive that it does not cover, with `hole_offsets`; the topic may have deleted them since.
+    """
+
+    at: TopicPartition
+    offsets: int
+    covered: int
+    holes: int
+    hole_offsets: int
+
+
 @dataclass(frozen=True)
 class Report:
     extents: tuple[Extent, ...]
@@ -139,6 +153,31 @@ def verify_ranges(
     chosen = list(topics) or archived.topics
     logs = logs_of(cluster, archived, chosen)
     return report_of(archived, chosen, logs, missing_manifests(archived, files), is_by_ranges=True)
+
+
+def coverage_of(cluster: ClusterSettings, archived: Summary, topics: Sequence[str]) -> list[Coverage]:
+    """Of each partition that the topics have now."""
+    logs = logs_of(cluster, archived, topics)
+    spans = spans_by_partition(archived.ranges)
+    return [
+        partition_coverage(at, spans.get(at, []), Span(low, logs.latest[at]))
+        for at, low in sorted(logs.earliest.items())
+    ]
+
+
+def partition_coverage(at: TopicPartition, archived: Sequence[Span], log: Span) -> Coverage:
+    """`at` is a partition of a history, `log` what the topic has of it."""
+    end = max((span.end for span in archived), default=log.start)
+    missing = holes(archived, min([log.start, *(span.start for span in archived)]), end)
+    not_covered = holes(archived, log.start, log.end)
+    offsets = log.end - log.start
+    return Coverage(
+        TopicPartition(topic_of(at.topic), at.partition),
+        offsets,
+        offsets - sum(span.end - span.start for span in not_covered),
+        len(missing),
+        sum(span.end - span.start for span in missing),
+    )
 
 
 def report_of(

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from ottla.admin.cluster import ClusterError
 from ottla.admin.configs import describe_configs
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.coverage import Coverage, coverage_of
 from ottla.pipeline.archive.samples import Sample, first_records, mean_bytes
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.discovery import Discovery
 from ottla.pipeline.spark.offsets import Offsets
@@ -120,20 +122,22 @@ def warnings(lags: Iterable[Lag]) -> list[str]:
 
 
 class RetentionWatch:
-    """Logs a warning, once a minute, while the archive is close to a topic's retention.
+    """Logs a warning, once a minute, while the archive is close to a topic's retention. Also measures its coverage.
 
     It has a thread of its own: a batch must not wait for it, and it must not wait for a batch.
     """
 
     def __init__(
-        self, cluster: ClusterSettings, topics: Sequence[str], url: str, ends: Callable[[], Offsets]
+        self, cluster: ClusterSettings, topics: Sequence[str], archive: Archive, ends: Callable[[], Offsets]
     ) -> None:
+        """`archive` must not be that of the batches, because it is used at the same time."""
         self._cluster = cluster
         self._topics = topics
-        self._url = url
+        self._archive = archive
         self._ends = ends
-        # of the last check, for metrics; replaced as a whole, since another thread reads it
+        # of the last check, for metrics; replaced as a whole, since another thread reads them
         self.lags: Sequence[Lag] = ()
+        self.coverage: Sequence[Coverage] = ()
 
     def follow(self, query: "StreamingQuery") -> Thread:
         """Checks until the query ends, in a thread."""
@@ -150,16 +154,22 @@ class RetentionWatch:
             except Exception:
                 # The query failed or Spark has ended, which the runner reports.
                 is_over = True
-        self.lags = ()
+        self.lags = self.coverage = ()
 
     def check(self) -> None:
         try:
             self.lags = archive_lag(self._cluster, self._topics, self._ends())
             for warning in warnings(self.lags):
-                _log.warning("The archive at %s falls behind: %s", self._url, warning)
+                _log.warning("The archive at %s falls behind: %s", self._archive.url, warning)
         except PipelineError as error:
             self.lags = ()
             _log.warning("The retention of the topics could not be checked: %s", error)
+        try:
+            self.coverage = coverage_of(self._cluster, self._archive.summary(), self._topics)
+        except Exception as error:
+            # Storage has many errors. None of them may end the watch over the retention.
+            self.coverage = ()
+            _log.warning("The coverage of the archive at %s is not known: %s", self._archive.url, error)
 
 
 def duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.coverage import Coverage
 from ottla.pipeline.archive.errors import explain_write_errors
 from ottla.pipeline.archive.histories import archived_ends, current_histories, histories_of, history_of
 from ottla.pipeline.archive.lag import Lag, RetentionWatch, archive_lag, warnings
@@ -47,6 +48,10 @@ class ArchiveSink:
     def lags(self) -> Sequence[Lag]:
         """Of the last check of the retention, while the stage runs."""
         return () if self._watch is None else self._watch.lags
+
+    def coverage(self) -> Sequence[Coverage]:
+        """Of the last check, while the stage runs."""
+        return () if self._watch is None else self._watch.coverage
 
     def check(self) -> Iterator[Finding]:
         where = f"[sinks.{self.name}]"
@@ -138,6 +143,7 @@ class ArchiveSink:
             fail_on_data_loss=fail,
             batch_offsets=batch,
             merge=merge,
+            written=self.context.written(self.name),
         )
         with explain_write_errors(archive.url):
             publish(archive, write.logs(self._histories(archived, histories)))
@@ -145,9 +151,8 @@ class ArchiveSink:
         query = (
             writer.option("checkpointLocation", self.context.checkpoint(self.name)).trigger(**trigger).start()
         )
-        self._watch = RetentionWatch(
-            self.context.cluster, self.settings.topics, archive.url, lambda: write.ends
-        )
+        watched = Archive.at(self.path, spark)
+        self._watch = RetentionWatch(self.context.cluster, self.settings.topics, watched, lambda: write.ends)
         self._watch.follow(query)
         return query
 

@@ -1,12 +1,15 @@
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive import lag as lags
+from ottla.pipeline.archive.coverage import Coverage
 from ottla.pipeline.archive.lag import Lag, Retention, RetentionWatch, duration, lag_of, warning_of
 from ottla.pipeline.archive.samples import Sample
+from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import RetriableError
 from ottla.pipeline.stage import ClusterSettings
 
@@ -88,16 +91,22 @@ class FakeQuery:
 
 
 def test_the_last_check_is_kept_for_metrics_until_a_check_fails_or_the_query_ends(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = [Lag(AT, 600, 0, 0.2, 60.0)]
     monkeypatch.setattr(lags, "archive_lag", lambda *_: found)
-    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], "file:///archive", dict)
+    covered = [Coverage(AT, 600, 500, 1, 20)]
+    monkeypatch.setattr(lags, "coverage_of", lambda *_: covered)
+    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], Archive.at(str(tmp_path)), dict)
     assert not watch.lags
+    assert not watch.coverage
     watch.check()
     assert list(watch.lags) == found
+    assert list(watch.coverage) == covered
     watch.follow(FakeQuery(False, True)).join(30)  # type: ignore[arg-type]
     assert not watch.lags
+    assert not watch.coverage
     watch.check()
 
     def fail(*_: object) -> list[Lag]:
@@ -106,11 +115,30 @@ def test_the_last_check_is_kept_for_metrics_until_a_check_fails_or_the_query_end
     monkeypatch.setattr(lags, "archive_lag", fail)
     watch.check()
     assert not watch.lags
+    assert list(watch.coverage) == covered
+
+
+def test_a_storage_that_cannot_be_read_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = [Lag(AT, 600, 0, 0.2, 60.0)]
+    monkeypatch.setattr(lags, "archive_lag", lambda *_: found)
+    (tmp_path / "_manifests").write_text("not a folder")
+    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], Archive.at(str(tmp_path)), dict)
+    with caplog.at_level(logging.WARNING):
+        watch.check()
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith(f"The coverage of the archive at file://{tmp_path} is not known: ")
+    assert not watch.coverage
+    assert list(watch.lags) == found
 
 
 @pytest.mark.parametrize("last", [True, RuntimeError("the query failed")])
 def test_retention_is_watched_beside_the_query_until_it_ends(
-    last: bool | Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    last: bool | Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     results: list[Any] = [RetriableError("No broker responds.", "Start one."), [Lag(AT, 600, 0, 0.9, 60.0)]]
 
@@ -121,11 +149,12 @@ def test_retention_is_watched_beside_the_query_until_it_ends(
         return list(result)
 
     monkeypatch.setattr(lags, "archive_lag", archive_lag)
-    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], "file:///archive", dict)
+    monkeypatch.setattr(lags, "coverage_of", lambda *_: [])
+    watch = RetentionWatch(ClusterSettings("127.0.0.1:9"), ["raw"], Archive.at(str(tmp_path)), dict)
     with caplog.at_level(logging.WARNING):
         thread = watch.follow(FakeQuery(False, last))  # type: ignore[arg-type]
         thread.join(30)
     assert not thread.is_alive()
     first, second = (record.getMessage() for record in caplog.records)
     assert "could not be checked: No broker responds." in first
-    assert second.startswith("The archive at file:///archive falls behind: 600 records of raw-0")
+    assert second.startswith(f"The archive at file://{tmp_path} falls behind: 600 records of raw-0")

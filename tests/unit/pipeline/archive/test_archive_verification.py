@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from tests.unit.pipeline.archive.archive_samples import a_batch, a_file, an_archive
 
 from ottla.model.ids import TopicPartition
@@ -8,12 +9,14 @@ from ottla.pipeline.archive.coverage import (
     HOLE,
     NOTHING,
     TWICE,
+    Coverage,
     Extent,
     Logs,
     OffsetFinding,
     Report,
     check_coverage,
     check_partitions,
+    partition_coverage,
     report_of,
 )
 from ottla.pipeline.archive.manifest import Manifest, Merge, Slice, combine
@@ -53,6 +56,31 @@ def test_a_deleted_topic_is_verified_by_the_archive_alone() -> None:
 def test_offsets_that_two_batches_cover_are_duplicates() -> None:
     archived = an_archive(("raw", 0, 0, 10), ("raw", 0, 8, 12))
     assert check_coverage(archived, ["raw"], {AT: 0}) == [OffsetFinding(AT, Span(8, 10), TWICE)]
+
+
+@pytest.mark.parametrize(
+    ("archived", "log", "wanted"),
+    [
+        # Nothing is archived yet, or nothing is there
+        ([], Span(3, 10), (7, 0, 0, 0)),
+        ([], Span(4, 4), (0, 0, 0, 0)),
+        # Archived so far, in two batches
+        ([Span(0, 5), Span(5, 8)], Span(0, 10), (10, 8, 0, 0)),
+        # Offsets that the topic no longer has count neither as its own nor as covered
+        ([Span(0, 8)], Span(6, 10), (4, 2, 0, 0)),
+        ([Span(0, 8)], Span(9, 10), (1, 0, 0, 0)),
+        # Two holes: of the first the topic has lost a part since
+        ([Span(0, 2), Span(6, 7), Span(9, 12)], Span(4, 12), (8, 4, 2, 6)),
+        # The topic has offsets before the archive
+        ([Span(5, 9)], Span(2, 9), (7, 4, 1, 3)),
+        # Twice is once, and an archive may be longer than a topic that was truncated
+        ([Span(0, 6), Span(4, 9)], Span(0, 7), (7, 7, 0, 0)),
+    ],
+)
+def test_the_coverage_of_a_partition(
+    archived: list[Span], log: Span, wanted: tuple[int, int, int, int]
+) -> None:
+    assert partition_coverage(TopicPartition("raw@id", 0), archived, log) == Coverage(AT, *wanted)
 
 
 def test_a_partition_and_a_topic_of_which_nothing_is_archived_are_reported() -> None:

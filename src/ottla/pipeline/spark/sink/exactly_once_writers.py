@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,6 +25,7 @@ from ottla.pipeline.spark.sink.markers import (
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.partition_write import PartitionWrite, Task
 from ottla.pipeline.spark.worker_process import keep_imports
+from ottla.pipeline.written_bytes import WrittenBytes
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +108,12 @@ def mark_first_batch(
     verify_markers(options, batch, list(marked), snapshot.markers)
 
 
+def count_bytes(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
+    """Runs on the driver, once for each batch."""
+    if options.written_bytes is not None:
+        WrittenBytes(Path(options.written_bytes)).add(sum(task.size_bytes for task in _written(messages)))
+
+
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     """Created on the driver for each batch and again for its commit: both need the markers at that moment."""
 
@@ -127,6 +135,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         verify_markers(self.options, batchId, messages, self.snapshot.markers)
         mark_first_batch(self.options, batchId, messages, self.snapshot)
+        count_bytes(self.options, messages)
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
@@ -142,3 +151,4 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         verify_markers(self.options, self.batch, messages, _read_snapshot(self.options).markers)
+        count_bytes(self.options, messages)

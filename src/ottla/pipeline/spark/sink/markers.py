@@ -19,13 +19,17 @@ _NO_ROWS_YET = ""
 
 @dataclass(frozen=True)
 class Marker:
-    """The last batch of one Spark partition. `replaced` are the queries that this one replaced by `resetSink`."""
+    """The last batch of one Spark partition. `replaced` are the queries that this one replaced by `resetSink`.
+
+    `size_bytes` is the size of its records, if it was counted.
+    """
 
     query: str
     batch: int
     plan: str
     rows: int
     replaced: frozenset[str] = field(default=frozenset())
+    size_bytes: int = 0
 
     def encode(self) -> bytes:
         document = {
@@ -33,6 +37,7 @@ class Marker:
             "batch": self.batch,
             "plan": self.plan,
             "rows": self.rows,
+            "bytes": self.size_bytes,
             "replaced": sorted(self.replaced),
         }
         return json.dumps(document).encode()
@@ -46,6 +51,8 @@ def decode_marker(value: bytes) -> Marker:
         plan=document["plan"],
         rows=document["rows"],
         replaced=frozenset(document["replaced"]),
+        # An older Ottla did not count it.
+        size_bytes=document.get("bytes", 0),
     )
 
 
@@ -160,17 +167,19 @@ def is_written(attempt: Attempt, marker: Marker | None) -> bool:
     return marker is not None and (marker.query, marker.batch) == (attempt.query, attempt.batch)
 
 
-def next_marker(attempt: Attempt, markers: Markers, rows: int) -> Marker:
+def next_marker(attempt: Attempt, markers: Markers, rows: int, size_bytes: int = 0) -> Marker:
+    """`size_bytes` is the size of the rows, if it is counted."""
     replaced = _replaceable_queries(attempt, markers) - {attempt.query}
-    return Marker(attempt.query, attempt.batch, attempt.plan, rows, replaced)
+    return Marker(attempt.query, attempt.batch, attempt.plan, rows, replaced, size_bytes)
 
 
 class Written(NamedTuple):
-    """A task's report to the driver. A partition without rows has no marker."""
+    """A task's report to the driver, whichever attempt has written the rows. A partition without rows has no marker."""
 
     partition: int
     rows: int
     seconds: float = 0.0
+    size_bytes: int = 0
 
 
 def unmarked_partitions(query: str, batch: int, written: list[Written], markers: Markers) -> list[int]:

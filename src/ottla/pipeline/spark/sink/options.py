@@ -8,7 +8,7 @@ from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.clients import PREFIX, kafka_properties
 from ottla.pipeline.spark.options import one_of, warn_of_unknown
 
-_EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId")
+_EXACTLY_ONCE = ("sinkId", "planFingerprint", "resetSink", "acceptPlan", "batchId", "writtenBytes")
 _KNOWN = ("topic", "keepTimestamps", *_EXACTLY_ONCE)
 # further options of Spark and its Kafka sink; ignored without a warning
 _IGNORED = ("path", "checkpointlocation", "queryname", "includeheaders")
@@ -25,7 +25,10 @@ TRANSACTION_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """`plan` is the plan's fingerprint; `reset` is the query, `accept_plan` the plan that this one may replace."""
+    """`plan` is the plan's fingerprint; `reset` is the query, `accept_plan` the plan that this one may replace.
+
+    `written_bytes` is the path of the file in which the driver counts what is written.
+    """
 
     client: dict[str, str]
     topic: str | None = None
@@ -35,6 +38,7 @@ class SinkOptions:
     reset: str | None = None
     accept_plan: str | None = None
     batch_id: int | None = None
+    written_bytes: str | None = None
 
     @property
     def transaction_timeout_s(self) -> float:
@@ -61,6 +65,7 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         reset=given.get("resetsink"),
         accept_plan=given.get("acceptplan"),
         batch_id=None if sink_id is None or streaming else _batch_id(given),
+        written_bytes=given.get("writtenbytes"),
     )
 
 

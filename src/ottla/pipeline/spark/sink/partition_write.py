@@ -26,7 +26,7 @@ from ottla.pipeline.spark.sink.markers import (
 from ottla.pipeline.spark.sink.options import SinkOptions
 from ottla.pipeline.spark.sink.producer import write_error
 from ottla.pipeline.spark.sink.producer_pool import PooledProducer, acquire, release
-from ottla.pipeline.spark.sink.records import produce_arguments
+from ottla.pipeline.spark.sink.records import produce_arguments, record_bytes
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
@@ -102,8 +102,12 @@ class PartitionWrite:
         self.began = time.monotonic()
         try:
             pooled.producer.begin_transaction()
-            rows = sum(self._put(pooled, batch) for batch in batches)
-            marker = next_marker(self.attempt, self.snapshot.markers, rows)
+            rows = size_bytes = 0
+            for batch in batches:
+                self._put(pooled, batch)
+                rows += batch.num_rows
+                size_bytes += 0 if self.options.written_bytes is None else record_bytes(batch)
+            marker = next_marker(self.attempt, self.snapshot.markers, rows, size_bytes)
             key = self.attempt.sink_id.encode()
             pooled.records.put([(pooled.marker_topic, marker.encode(), key, self.task.partition)])
             pooled.commit(self.seconds_left)
@@ -119,14 +123,13 @@ class PartitionWrite:
         except BaseException:
             pooled.abort()
             raise
-        return Written(self.task.partition, rows, time.monotonic() - self.began)
+        return Written(self.task.partition, rows, time.monotonic() - self.began, size_bytes)
 
-    def _put(self, pooled: PooledProducer, batch: pa.RecordBatch) -> int:
+    def _put(self, pooled: PooledProducer, batch: pa.RecordBatch) -> None:
         if self.seconds_left() <= 0:
             raise self._timed_out()
         options = self.options
         pooled.records.put(produce_arguments(batch, options.topic, keep_timestamps=options.keep_timestamps))
-        return int(batch.num_rows)
 
     def seconds_left(self) -> float:
         return self.options.transaction_timeout_s - (time.monotonic() - self.began)
@@ -158,4 +161,8 @@ class PartitionWrite:
 
 
 def _written_before(partition: int, marker: Marker | None) -> Written:
-    return Written(partition, marker.rows if marker is not None else 0)
+    return (
+        Written(partition, 0)
+        if marker is None
+        else Written(partition, marker.rows, size_bytes=marker.size_bytes)
+    )

@@ -29,7 +29,7 @@ def marker(
 
 
 def test_a_decoded_marker_equals_the_encoded_one() -> None:
-    written = Marker("q", 12, "plan", 34, frozenset({"older", "oldest"}))
+    written = Marker("q", 12, "plan", 34, frozenset({"older", "oldest"}), 5678)
     assert decode_marker(written.encode()) == written
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.spark.sink.records import produce_arguments
+from ottla.pipeline.spark.sink.records import produce_arguments, record_bytes
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -23,6 +23,22 @@ def arguments(
 def test_a_plain_row_is_topic_value_and_key() -> None:
     rows = arguments(value=pa.array([b"a", None]), key=pa.array(["k", None]))
     assert rows == [("t", b"a", "k"), ("t", None, None)]
+
+
+def test_the_bytes_of_records_are_those_of_keys_values_and_headers() -> None:
+    headers = [[{"key": "n", "value": b"12"}, {"key": "\u00fc", "value": None}], None, []]
+    columns = {
+        "key": pa.array(["k", None, "\u00fc"]),
+        "value": pa.array([b"abc", b"", None]),
+        "headers": pa.array(headers, HEADERS),
+        "topic": pa.array(["not counted"] * 3),
+    }
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    assert record_bytes(rows) == (1 + 2) + 3 + (1 + 2 + 2)
+    assert record_bytes(rows.slice(1)) == 2
+    assert record_bytes(rows.slice(3)) == 0
+    nulls = pa.RecordBatch.from_arrays([pa.nulls(2), pa.array(["a", "b"])], names=["key", "value"])
+    assert record_bytes(nulls) == 2
 
 
 def test_without_a_key_column_there_is_no_key() -> None:
