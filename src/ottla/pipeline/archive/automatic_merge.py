@@ -43,7 +43,7 @@ class AutomaticMerge:
         """Merges files of the histories, for a limited time. An error stops the merge, not the archive."""
         deadline_s = time.monotonic() + _ROUNDS_S
         try:
-            self._look(histories)
+            self._look(spark, histories)
         except Exception as error:
             self._warn(error)
         while self._rounds and time.monotonic() < deadline_s:
@@ -57,7 +57,7 @@ class AutomaticMerge:
         """The next attempt at the same files is in an hour."""
         _log.warning("Small files of the archive at %s were not merged: %s", self._archive.url, error)
 
-    def _look(self, histories: Sequence[str]) -> None:
+    def _look(self, spark: "SparkSession", histories: Sequence[str]) -> None:
         now_ms = self._clock_ms()
         hour = now_ms // HOUR_MS
         # Also while rounds wait: what their merges supersede must not be forgotten before it is deleted.
@@ -70,7 +70,7 @@ class AutomaticMerge:
             self._looked_in_hour = hour
         archived = self._archive.load()
         if must_clean:
-            delete_leftovers(self._archive, archived, histories, now_ms)
+            delete_leftovers(spark, self._archive, archived, histories, now_ms)
         if must_plan:
             wanted = {
                 at: files

@@ -31,6 +31,7 @@ from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.sizing import Sizing
 from ottla.pipeline.archive.staging import OrderedFiles
 from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.unnamed import deletable
 from ottla.pipeline.errors import PipelineError, RetriableError
 from ottla.pipeline.spark.checkpoint import Checkpoint
 from ottla.pipeline.spark.discovery import Discovery
@@ -109,7 +110,7 @@ class BatchWriter:
         if self.is_first:
             # Only the first batch of a run can have had an earlier attempt.
             self.is_first = False
-            _remove_earlier_attempts(self.archive, batch_name(batch_id, query_id))
+            _remove_earlier_attempts(rows.sparkSession, self.archive, batch_name(batch_id, query_id))
             clean_up(self.archive)
 
     def add(self, rows: "DataFrame", batch_id: int, query_id: str) -> None:
@@ -203,17 +204,21 @@ def _remove_staged(archive: Archive, query_id: str) -> None:
             archive.files.delete(f"{STAGING}/{name}")
 
 
-def _remove_earlier_attempts(archive: Archive, batch: str) -> None:
-    """Removes files of earlier attempts at a batch. They hold the same records, so they are in the same folders."""
+def _remove_earlier_attempts(spark: Any, archive: Archive, batch: str) -> None:
+    """Removes files of earlier attempts at a batch. They hold the same records, so they are in the same folders.
+
+    Unless the checkpoint was restored from a copy, or the topic has lost records since: then they may have more.
+    """
     archived = archive.load()
     named = archived.files.keys() | {path for merge in archived.merges for path in merge.supersedes}
     # A merge may have superseded the batch's own files already.
     hours = {hour_of(path) for path in named if path.rpartition("/")[2].startswith(f"{batch}-")}
-    for hour in hours:
-        for name in archive.files.names(hour.folder):
-            path = f"{hour.folder}/{name}"
-            if name.startswith(f"{batch}-") and path not in named:
-                archive.files.delete(path)
+    found = (f"{hour.folder}/{name}" for hour in hours for name in archive.files.names(hour.folder))
+    earlier = [
+        path for path in found if path.rpartition("/")[2].startswith(f"{batch}-") and path not in named
+    ]
+    for path in deletable(spark, archive, archived, earlier):
+        archive.files.delete(path)
 
 
 def expected_records(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:

@@ -144,6 +144,11 @@ def hour_of(path: str) -> Hour:
     return Hour(found["topic"], found["date"], int(found["hour"]))
 
 
+def path_below_history(url: str) -> str:
+    """The end of a data file's path or URL, from the hour's folder on: Spark writes the rest in different ways."""
+    return url[url.rindex("/date=") :]
+
+
 def staged_file(path: str, size: int) -> StagedFile | None:
     """None if it is not a data file. Below the staging folder, Spark makes a level of folders of each column."""
     found = _STAGED.search(path)

@@ -28,6 +28,7 @@ from ottla.pipeline.archive.layout import (
 from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
 from ottla.pipeline.archive.staging import move_staged, stage_sorted
 from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.unnamed import deletable
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def merge(spark: "SparkSession", path: str, clock_ms: Callable[[], int] = wall_c
     logs = delta_logs(archive, archived.histories, wanted=False)
     # First, because a Delta log that is behind may still list files that are deleted next.
     publish(archive, logs)
-    delete_leftovers(archive, archived, archived.histories, now_ms)
+    delete_leftovers(spark, archive, archived, archived.histories, now_ms)
     done = []
     for files in split_into_rounds(mergeable(archived, now_ms)):
         done += _summarize(files, merge_files(spark, archive, files, clock_ms))
@@ -203,7 +204,9 @@ def totals(files: Iterable[DataFile]) -> dict[tuple[Hour, int], Slice]:
     return slices
 
 
-def delete_leftovers(archive: Archive, archived: Archived, histories: Iterable[str], now_ms: int) -> None:
+def delete_leftovers(
+    spark: "SparkSession", archive: Archive, archived: Archived, histories: Iterable[str], now_ms: int
+) -> None:
     """Deletes what no reader needs any more. Nothing if the manifests are not those of the files that are there."""
     if archived.missing:
         # A manifest that is gone may name any of the files.
@@ -223,7 +226,11 @@ def delete_leftovers(archive: Archive, archived: Archived, histories: Iterable[s
             MANIFESTS,
         )
         return
-    for path in leftovers(found, archived, now_ms):
+    superseded = {path for one in archived.merges for path in one.supersedes}
+    over = leftovers(found, archived, now_ms)
+    for path in superseded.intersection(over):
+        archive.files.delete(path)
+    for path in deletable(spark, archive, archived, [path for path in over if path not in superseded]):
         archive.files.delete(path)
 
 

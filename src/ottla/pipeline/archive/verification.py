@@ -23,10 +23,11 @@ from ottla.pipeline.archive.delta import DeltaLog
 from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.histories import histories_of
-from ottla.pipeline.archive.layout import MANIFESTS, topic_of
+from ottla.pipeline.archive.layout import MANIFESTS, path_below_history, topic_of
 from ottla.pipeline.archive.manifest import Archived, DataFile, Slice
 from ottla.pipeline.archive.ranges import Span, union
 from ottla.pipeline.archive.store import Archive
+from ottla.pipeline.archive.unnamed import SKIP_DAMAGED
 from ottla.pipeline.spark.offsets import Offsets, to_json
 from ottla.pipeline.stage import ClusterSettings
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 # of each kind in one partition: more are of no use before these are fixed
 _FINDINGS_MAX = 10_000
-_SKIP_DAMAGED = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 
 _MISSING = "on the cluster, but not in the archive's files"
 _DIFFERENT = "other bytes in the archive than on the cluster"
@@ -112,7 +112,7 @@ def _check_files(
     """Reads the partition and offset of every record, and compares them with the manifests."""
     if not files:
         return [], []
-    rows = spark.read.schema("partition int, offset long").options(**_SKIP_DAMAGED)
+    rows = spark.read.schema("partition int, offset long").options(**SKIP_DAMAGED)
     placed = rows.parquet(*(archive.files.url(file.path) for file in files)).select(
         "partition",
         "offset",
@@ -170,13 +170,8 @@ def _contents_of(rows: "DataFrame") -> dict[str, dict[int, Content]]:
     contents: dict[str, dict[int, Content]] = {}
     for row in counted.collect():
         content = Content(Slice(row.first, row.last, row.records), row.disorder)
-        contents.setdefault(_tail(row.path), {})[row.partition] = content
+        contents.setdefault(path_below_history(row.path), {})[row.partition] = content
     return contents
-
-
-def _tail(path: str) -> str:
-    """The end of a URL, from the hour's folder on: Spark writes the rest in different ways."""
-    return path[path.rindex("/date=") :]
 
 
 def compare_file(file: DataFile, content: Mapping[int, Content]) -> str | None:
@@ -240,7 +235,7 @@ def _compare_records(
         "kafka.isolation.level": "read_committed",
     }
     theirs = _with_digest(spark.read.format("ottla").options(**options).load(), "theirs")
-    files = spark.read.schema(SCHEMA).options(**_SKIP_DAMAGED)
+    files = spark.read.schema(SCHEMA).options(**SKIP_DAMAGED)
     ours = _with_digest(files.parquet(*urls) if urls else spark.createDataFrame([], SCHEMA), "ours")
     unlike = (
         theirs.join(ours, ["partition", "offset"], "left").where("not theirs <=> ours").limit(_FINDINGS_MAX)

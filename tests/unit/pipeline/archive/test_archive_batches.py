@@ -1,4 +1,4 @@
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -86,8 +86,15 @@ def test_a_batch_covers_what_was_read_and_what_never_had_records(
 
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_files_of_an_earlier_attempt_are_removed_also_if_a_merge_took_the_batch(
-    tmp_path: Path, is_merged: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_merged: bool
 ) -> None:
+    asked: list[Sequence[str]] = []
+
+    def all_of_them(spark: None, archive: Archive, archived: Archived, paths: Sequence[str]) -> Sequence[str]:
+        asked.append(paths)
+        return paths
+
+    monkeypatch.setattr(batch_writer, "deletable", all_of_them)
     archive = Archive.at(str(tmp_path))
     batch, other = batch_name(7, QUERY), batch_name(70, QUERY)
     killed, added, later = (
@@ -99,7 +106,8 @@ def test_files_of_an_earlier_attempt_are_removed_also_if_a_merge_took_the_batch(
     if is_merged:
         merged = a_file("merge-99-3c", (0, 0, 9))
         archive.commit_merge(Merge(99, (merged,), (added.path,)), lambda _: None)
-    _remove_earlier_attempts(archive, batch)
+    _remove_earlier_attempts(None, archive, batch)
+    assert asked == [[killed.path]]
     assert [found.path for found in archive.files.below("raw")] == [added.path, later.path]
 
 

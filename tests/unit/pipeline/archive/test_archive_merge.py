@@ -26,6 +26,7 @@ from ottla.pipeline.errors import PipelineError
 
 SEVEN = Hour("raw", "2026-01-31", 7)
 END_OF_SEVEN_MS = 1_769_846_400_000
+NO_SPARK: Any = None
 
 
 def merged(*files: DataFile, now_ms: int) -> dict[Hour, list[DataFile]]:
@@ -99,7 +100,7 @@ class SlowMerge:
         self.now_ms += self.hours.pop(0) * HOUR_MS
         # Another merge starts meanwhile.
         archived = self.archive.load()
-        merging.delete_leftovers(self.archive, archived, archived.histories, self.now_ms)
+        merging.delete_leftovers(NO_SPARK, self.archive, archived, archived.histories, self.now_ms)
         return (file,)
 
 
@@ -139,7 +140,7 @@ def test_a_round_whose_manifest_is_late_keeps_its_files(
     def add_late(archive: Archive, number: int, manifest: Manifest) -> bool:
         if isinstance(manifest, Merge) and "fly" in manifest.files[0].path:
             slow.now_ms += 2 * HOUR_MS
-            merging.delete_leftovers(slow.archive, slow.archive.load(), ["fly"], slow.now_ms)
+            merging.delete_leftovers(NO_SPARK, slow.archive, slow.archive.load(), ["fly"], slow.now_ms)
         return add(archive, number, manifest)
 
     monkeypatch.setattr(Archive, "_add", add_late)
