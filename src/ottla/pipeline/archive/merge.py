@@ -20,6 +20,7 @@ from ottla.pipeline.archive.layout import (
     MANIFESTS,
     STAGING,
     Hour,
+    is_abandoned,
     merge_begun_at,
     merge_name,
     run_name,
@@ -232,6 +233,9 @@ def delete_leftovers(
         archive.files.delete(path)
     for path in deletable(spark, archive, archived, [path for path in over if path not in superseded]):
         archive.files.delete(path)
+    for name in archive.files.names(STAGING):
+        if is_abandoned(name, {}, now_ms - KEEP_UNNAMED_MS):
+            archive.files.delete(f"{STAGING}/{name}")
 
 
 def leftovers(paths: Iterable[str], archived: Archived, now_ms: int) -> list[str]:

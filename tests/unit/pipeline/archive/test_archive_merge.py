@@ -2,10 +2,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
+from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive import merge as merging
-from ottla.pipeline.archive.layout import Hour, merge_name
+from ottla.pipeline.archive.layout import Hour, batch_name, merge_name
 from ottla.pipeline.archive.manifest import DataFile, Manifest, Merge, Slice, combine
 from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
@@ -164,3 +164,15 @@ def test_a_merge_whose_files_are_gone_is_given_up(tmp_path: Path, monkeypatch: p
     with pytest.raises(PipelineError, match="Nothing was changed"):
         merge(spark, str(tmp_path), lambda: slow.now_ms)
     assert slow.archive.load().merges == ()
+
+
+def test_the_staging_folder_of_a_dead_merge_is_deleted_after_two_days(tmp_path: Path) -> None:
+    """Also if the archive itself, which cleans up when it starts, does not start."""
+    slow = SlowMerge(tmp_path)
+    files = slow.archive.files
+    dead, alive, batch = merge_name(slow.now_ms, "1"), merge_name(slow.now_ms + 1, "2"), batch_name(0, QUERY)
+    for name in (dead, alive, batch):
+        files.create(f"_staging/{name}/part-0.parquet", "staged")
+    later_ms = slow.now_ms + KEEP_UNNAMED_MS + 1
+    merging.delete_leftovers(NO_SPARK, slow.archive, slow.archive.load(), ["raw"], later_ms)
+    assert files.names("_staging") == [batch, alive]
