@@ -86,14 +86,14 @@ class DeltaLog:
             version, known = self.position()
         if known < before.number:
             version, known = self._catch_up(version, known, before)
+        # The process that wrote this version may have been killed before its checkpoint.
+        self._checkpoint(version, known, manifests, before)
         for number in sorted(one for one in manifests if one > known):
             actions = next_version(number, manifests[number], self.topic, _now_ms())
             while actions and number > known:
                 if self._create(version + 1, actions):
                     version, known = version + 1, number
-                    self._checkpoint(
-                        version, {one: manifests[one] for one in manifests if one <= number}, before
-                    )
+                    self._checkpoint(version, known, manifests, before)
                 else:
                     version, known = self.position()
         self._position = version, max(known, *manifests, before.number)
@@ -124,11 +124,16 @@ class DeltaLog:
     def _create(self, version: int, actions: Iterable[Action]) -> bool:
         return self._files.create(self._path(version), to_lines(actions))
 
-    def _checkpoint(self, version: int, manifests: Mapping[int, Manifest], before: Before) -> None:
-        if version % CHECKPOINT_EVERY:
+    def _checkpoint(
+        self, version: int, known: int, manifests: Mapping[int, Manifest], before: Before
+    ) -> None:
+        """Writes that of a version which includes the manifests up to number `known`, if it is due and not there."""
+        path = _checkpoint_path(self.folder, version)
+        if version == 0 or version % CHECKPOINT_EVERY or self._files.exists(path):
             return
-        state = table_state(combine(manifests, before.load()), self.topic, _now_ms())
-        self._files.create(_checkpoint_path(self.folder, version), to_parquet(state))
+        included = {number: manifest for number, manifest in manifests.items() if number <= known}
+        state = table_state(combine(included, before.load()), self.topic, _now_ms())
+        self._files.create(path, to_parquet(state))
         for name in self._files.names(self.folder):
             found = _LOG_NAME.fullmatch(name)
             if found and int(found[1]) < version - VERSIONS_KEPT:

@@ -12,6 +12,7 @@ from tests.unit.pipeline.archive.archive_samples import a_batch, a_file
 from ottla.pipeline.archive import delta, store
 from ottla.pipeline.archive.delta import DeltaLog, delta_logs, publish
 from ottla.pipeline.archive.delta_actions import apply_version, next_version, path_in_table
+from ottla.pipeline.archive.delta_checkpoint import paths_in
 from ottla.pipeline.archive.manifest import Claim, Manifest, Merge
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
@@ -113,6 +114,24 @@ def test_a_checkpoint_is_the_sum_of_its_versions_and_old_versions_are_deleted(
     assert {row["add"]["path"] for row in rows if row["add"]} == {
         path_in_table(file.path) for file in (LARGE, more[10].files[0], more[11].files[0])
     }
+
+
+def test_a_checkpoint_that_a_killed_process_did_not_write_is_written_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, the versions up to the next checkpoint cannot be read once those before it are deleted."""
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
+    files = LocalFiles(str(tmp_path))
+    log = DeltaLog(files, "raw")
+    log.publish(until(2))
+    log.publish(HISTORY)
+    path = f"raw/_delta_log/{2:020}.checkpoint.parquet"
+    written = files.read_bytes(path)
+    files.delete(path)
+    more = {6: a_batch(3, [], LATE)}
+    DeltaLog(files, "raw").publish({**HISTORY, **more})
+    assert paths_in(files.read_bytes(path)) == paths_in(written) == {path_in_table(LARGE.path)}
+    assert files.names("raw/_delta_log")[-1] == f"{3:020}.json"
 
 
 @pytest.mark.parametrize("log_has", [2, 4])
