@@ -33,9 +33,10 @@ COLUMNS = pa.schema(
 class Written:
     """An archive of a topic with one partition, whose files have rows."""
 
-    def __init__(self, folder: Path, topic: str = "raw") -> None:
+    def __init__(self, folder: Path, topic: str = "raw", *, is_delta: bool = True) -> None:
         """`topic` is the history."""
         self.folder = folder
+        self.is_delta = is_delta
         self.topic = topic
         self.archive = Archive.at(str(folder))
         self.log = DeltaLog(self.archive.files, topic)
@@ -60,7 +61,7 @@ class Written:
         self.publish()
 
     def publish(self) -> None:
-        publish(self.archive, [self.log])
+        publish(self.archive, [self.log] if self.is_delta else [])
         self.archive.condense()
 
     def file(self, name: str, offsets: Iterable[int]) -> DataFile:

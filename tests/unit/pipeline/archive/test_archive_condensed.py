@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file, older_fold
+from tests.unit.pipeline.archive.archive_samples import (
+    QUERY,
+    a_batch,
+    a_file,
+    a_history,
+    add,
+    older_fold,
+    says,
+)
 
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive import store
@@ -28,7 +36,7 @@ from ottla.pipeline.archive.condensed import (
     summary_to_json,
 )
 from ottla.pipeline.archive.layout import MARKER
-from ottla.pipeline.archive.manifest import Archived, Claim, DataFile, Manifest, Merge, Summary, combine
+from ottla.pipeline.archive.manifest import Archived, Claim, Merge, Summary, combine
 from ottla.pipeline.archive.merge import leftovers
 from ottla.pipeline.archive.ownership import claim_topics
 from ottla.pipeline.archive.ranges import overlaps, spans_by_partition
@@ -40,41 +48,10 @@ from ottla.pipeline.spark.offsets import OffsetRange
 AT = TopicPartition("raw", 0)
 
 
-def a_history(count: int) -> dict[int, Manifest]:
-    """A claim, batches of one file each, and after every fifth a merge of the last three files."""
-    history: dict[int, Manifest] = {1: Claim("5eed", "process 7 on here", 98, ("raw",))}
-    files: list[DataFile] = []
-    for number in range(2, count + 1):
-        if number % 5 == 0 and len(files) >= 3:
-            merged = a_file(f"m{number}", (0, 0, number))
-            history[number] = Merge(number, (merged,), tuple(file.path for file in files[-3:]))
-            files = [*files[:-3], merged]
-        else:
-            file = a_file(f"b{number}", (0, number, number), (1, number, number))
-            history[number] = replace(
-                a_batch(number, [("raw", 0, number, number + 1), ("raw", 1, number, number + 1)], file),
-                topic_ids={"raw": "id"},
-            )
-            files.append(file)
-    return history
-
-
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     monkeypatch.setattr(store, "CONDENSE_AT", 3)
     return Archive.at(str(tmp_path))
-
-
-def add(archive: Archive, manifest: Manifest) -> None:
-    if isinstance(manifest, Merge):
-        archive.commit_merge(manifest, lambda _: None)
-    else:
-        archive.commit(manifest, lambda _: None)
-
-
-def says(archived: Archived) -> Archived:
-    """Without what only the way to it decides."""
-    return replace(archived, ranges=condensed_ranges(archived.ranges), merges=())
 
 
 def test_a_condensed_history_says_what_its_manifests_say(archive: Archive, tmp_path: Path) -> None:
