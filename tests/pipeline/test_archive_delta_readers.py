@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.pipeline import duckdb_delta_reader
 from tests.pipeline.duckdb_delta import duckdb_with_delta
-from tests.pipeline.written_archive import COLUMNS, ROWS, Written
+from tests.pipeline.written_archive import COLUMNS, OF_AN_OLDER_OTTLA, ROWS, Written
 
-from ottla.pipeline.archive import delta, store
+from ottla.pipeline.archive import delta, delta_actions, store
 from ottla.pipeline.archive.verification import _check_delta_log
 
 
@@ -114,7 +114,9 @@ def test_duckdbs_own_reader_sees_whole_batches_while_they_are_written_and_merged
     assert len({one.rows for one in seen}) > 3
 
 
-def test_a_version_of_another_writer_is_reported(written: Written) -> None:
+def test_a_version_of_another_writer_is_reported(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that ignores the table's protocol, or of any in a table of an older Ottla."""
+    monkeypatch.setattr(delta_actions, "_PROTOCOL", OF_AN_OLDER_OTTLA)
     written.batch()
     written.batch()
     assert _check_delta_log(written.archive, "raw") == []

@@ -15,6 +15,8 @@ from ottla.pipeline.archive.manifest import DataFile, Merge, Slice
 from ottla.pipeline.archive.store import Archive
 
 ROWS = 10
+# the protocol of its Delta tables, which does not stop other writers
+OF_AN_OLDER_OTTLA = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 COLUMNS = pa.schema(
     {
         "topic": pa.string(),

@@ -18,6 +18,7 @@ from ottla.pipeline.archive.delta_actions import (
     first_version,
     manifest_number,
     next_version,
+    reserved,
     table_state,
     to_lines,
 )
@@ -55,6 +56,7 @@ class DeltaLog:
         self.folder = f"{topic}/{DELTA_LOG}"
         self._files = files
         self._position: tuple[int, int] | None = None
+        self._is_reserved = False
 
     @property
     def url(self) -> str:
@@ -82,7 +84,8 @@ class DeltaLog:
         version, known = self._position or self.position()
         while version < 0:
             archived = combine(manifests, before.load())
-            self._files.create(self._path(0), to_lines(first_version(archived, self.topic, _now_ms())))
+            first = first_version(archived, self.topic, _now_ms())
+            self._is_reserved = self._files.create(self._path(0), to_lines(first))
             version, known = self.position()
         if known < before.number:
             version, known = self._catch_up(version, known, before)
@@ -122,7 +125,11 @@ class DeltaLog:
         return paths
 
     def _create(self, version: int, actions: Iterable[Action]) -> bool:
-        return self._files.create(self._path(version), to_lines(actions))
+        """The first version of each process reserves the table again: who created it is not known."""
+        text = to_lines(actions if self._is_reserved else reserved(actions))
+        is_ours = self._files.create(self._path(version), text)
+        self._is_reserved |= is_ours
+        return is_ours
 
     def _checkpoint(
         self, version: int, known: int, manifests: Mapping[int, Manifest], before: Before

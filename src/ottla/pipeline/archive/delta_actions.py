@@ -14,8 +14,16 @@ from ottla.pipeline.archive.manifest import Archived, Batch, Claim, DataFile, Ma
 Action = dict[str, Any]
 
 _APPLICATION = "ottla-archive"
-# Reader version 1 and writer version 2, which every reader of Delta tables supports.
-_PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+# Reader version 1, which every reader of Delta tables supports. A writer must reject a table with a writer feature that
+# it does not know, as nobody but the archive knows this one: another program could compact the table, and delete files
+# that the manifests name. The other two are those of writer version 2, which an older Ottla wrote.
+_PROTOCOL: Action = {
+    "protocol": {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["appendOnly", "invariants", "ottlaArchive"],
+    }
+}
 _PARTITION_COLUMNS = ["date", "hour"]
 _COLUMNS: dict[str, Any] = {
     "topic": "string",
@@ -79,6 +87,12 @@ def difference(listed: set[str], archived: Archived, topic: str, now_ms: int) ->
         *({"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}} for path in removed),
         *(_add(file, now_ms, is_new=True) for file in added),
     ]
+
+
+def reserved(actions: Iterable[Action]) -> list[Action]:
+    """The actions of a version that also reserves the table for the archive, if an older Ottla created it."""
+    information, *others = actions
+    return [information, _PROTOCOL, *others]
 
 
 def _commit_info(operation: str, now_ms: int) -> Action:

@@ -31,7 +31,13 @@ _SCHEMA = pa.schema(
         "add": pa.struct(_ADD),
         "remove": pa.struct({"path": _TEXT, "deletionTimestamp": _NUMBER, "dataChange": pa.bool_()}),
         "metaData": pa.struct(_METADATA),
-        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
+        "protocol": pa.struct(
+            {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "writerFeatures": pa.list_(_TEXT),
+            }
+        ),
     }
 )
 

@@ -28,6 +28,12 @@ HISTORY: dict[int, Manifest] = {
     4: a_batch(2, [], OTHER, ELSEWHERE),
     5: Merge(99, (LARGE,), (SMALL.path, OTHER.path)),
 }
+# No other writer knows the last feature, so each rejects the table.
+RESERVED = {
+    "minReaderVersion": 1,
+    "minWriterVersion": 7,
+    "writerFeatures": ["appendOnly", "invariants", "ottlaArchive"],
+}
 
 
 def until(number: int) -> dict[int, Manifest]:
@@ -81,6 +87,18 @@ def test_a_version_is_built_only_for_a_manifest_that_the_log_does_not_include(
     assert built == [3, 4, 5]
 
 
+def test_the_first_version_of_each_process_reserves_the_table_for_the_archive(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    DeltaLog(files, "raw").publish(until(2))
+    log = DeltaLog(files, "raw")
+    log.publish(until(4))
+    log.publish(HISTORY)
+    protocols = [
+        [action["protocol"] for action in actions if "protocol" in action] for actions in versions(tmp_path)
+    ]
+    assert protocols == [[RESERVED], [RESERVED], []]
+
+
 def test_concurrent_publishers_write_each_version_once(tmp_path: Path) -> None:
     one, other = (DeltaLog(LocalFiles(str(tmp_path)), "raw") for _ in range(2))
     one.publish(until(2))
@@ -88,9 +106,9 @@ def test_concurrent_publishers_write_each_version_once(tmp_path: Path) -> None:
     other.publish(until(4))
     one.publish(HISTORY)
     other.publish(HISTORY)
-    assert [kinds(actions)[2:] for actions in versions(tmp_path)[1:]] == [
-        ["add"],
-        ["remove", "remove", "add"],
+    assert [kinds(actions) for actions in versions(tmp_path)[1:]] == [
+        ["commitInfo", "protocol", "txn", "add"],
+        ["commitInfo", "txn", "remove", "remove", "add"],
     ]
 
 
@@ -109,7 +127,7 @@ def test_a_checkpoint_is_the_sum_of_its_versions_and_old_versions_are_deleted(
         "2.checkpoint.parquet", "2.json", "3.json", "4.checkpoint.parquet", "4.json",
     ]  # fmt: skip
     rows = pq.read_table(io.BytesIO((folder / f"{4:020}.checkpoint.parquet").read_bytes())).to_pylist()
-    assert [row["protocol"]["minWriterVersion"] for row in rows if row["protocol"]] == [2]
+    assert [row["protocol"] for row in rows if row["protocol"]] == [RESERVED]
     assert [row["txn"]["version"] for row in rows if row["txn"]] == [11]
     assert {row["add"]["path"] for row in rows if row["add"]} == {
         path_in_table(file.path) for file in (LARGE, more[10].files[0], more[11].files[0])
