@@ -24,6 +24,8 @@ TAIL_BYTES = 6_000
 class SparkCluster:
     folder: Path
     workers: int = 2
+    # of each worker
+    cores: int = 1
     port: int = field(default_factory=lambda: free_ports(1)[0])
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
@@ -38,7 +40,7 @@ class SparkCluster:
         for number in range(self.workers):
             name = f"worker-{number}"
             place = ("--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(self.folder / name))
-            self._run(name, WORKER, *place, "--cores", "1", "--memory", "1g", self.url)
+            self._run(name, WORKER, *place, "--cores", str(self.cores), "--memory", "1g", self.url)
         self._until("master", "Registering worker", self.workers)
 
     def _run(self, name: str, kind: str, *arguments: str) -> None:

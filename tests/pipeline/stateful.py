@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.pipeline import sink_faults as faults
 from tests.pipeline.connector_topics import Sent
+from tests.pipeline.quick_start import JAVA_OPTIONS
 
 from ottla.pipeline.spark import exactly_once
 from ottla.pipeline.stage import ClusterSettings, Context
@@ -28,6 +29,15 @@ MINUTE_MS = 60_000
 BEGIN_MS = 1_772_366_400_000
 # Each batch takes so many offsets.
 BATCH = 200
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "700m",
+    "spark.executor.memory": "600m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 # A record comes a second time after so many others.
 AGAIN_AFTER = 5
 
@@ -94,11 +104,10 @@ def start(spark: SparkSession, context: Context, raw: str, name: str, source: st
     return writer.option("checkpointLocation", context.checkpoint(name)).trigger(availableNow=True).start()
 
 
-def drive(bootstrap: str, folder: str, raw: str, *names: str) -> None:
+def drive(master: str, bootstrap: str, folder: str, raw: str, *names: str) -> None:
     from ottla.pipeline.spark.session import spark_session
 
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-    spark = spark_session("dies", master="local[12]", conf=conf)
+    spark = spark_session("dies", master=master, conf=CONF)
     context = Context(raw, ClusterSettings(bootstrap), Path(folder), "checkpoints")
     queries = []
     for name in names:
@@ -121,7 +130,7 @@ def exit_behind(partition: int, folder: str) -> None:
 
 
 def hang_between(partition: int, folder: str) -> None:
-    """Behind the commit of partition 0 in the second batch, so that a kill finds the batch half written."""
+    """Behind the commit of partition 0 in the second batch, so that kills find the batch half written."""
     if partition == 0 and not faults.first_time(folder, "first batch"):
         faults.note_commit(partition, folder)
         while True:

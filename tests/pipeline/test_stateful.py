@@ -1,10 +1,11 @@
 """Windows, joins of streams and de-duplication, exactly once.
 
-The driver is killed in a batch that is half written, and then Python processes of Spark exit inside and behind their
-transactions.
+The executors of a cluster, and then the driver, are killed in a batch that is half written. After that Python processes
+of Spark exit inside and behind their transactions.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.interop.brokers import RunningBroker
 from tests.pipeline.connector_topics import Topics
-from tests.pipeline.sink_faults import ARROW_ROWS, faulty_source, has
+from tests.pipeline.sink_faults import ARROW_ROWS, faulty_source
+from tests.pipeline.spark_cluster import SparkCluster
 from tests.pipeline.stateful import (
     AGAIN_AFTER,
     BEGIN_MS,
@@ -52,11 +54,23 @@ def small_arrow_batches(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(ARROW_ROWS)
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    """With a core for each query that hangs, and more."""
+    (tmp_path / "spark").mkdir()
+    cluster = SparkCluster(tmp_path / "spark", cores=4)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("small_arrow_batches")
 def test_queries_with_state_write_each_result_once_through_kills(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path, topic_name: str
+    spark: SparkSession, cluster: SparkCluster, broker: RunningBroker, tmp_path: Path, topic_name: str
 ) -> None:
     topics = Topics(broker.bootstrap)
     # The records are older than a topic keeps them by default.
@@ -65,7 +79,7 @@ def test_queries_with_state_write_each_result_once_through_kills(
         topics.create(f"{topic_name}-{name}", 2)
         (tmp_path / "faults" / name).mkdir(parents=True)
     topics.produce(topic_name, sent_events())
-    kill_a_driver(broker, tmp_path, topic_name)
+    kill_executors_and_driver(cluster, broker, tmp_path, topic_name)
     context = Context(topic_name, ClusterSettings(broker.bootstrap), tmp_path, "checkpoints")
     for name in KILLED:
         source, marks = f"exits-{name}", tmp_path / "faults" / name
@@ -107,19 +121,37 @@ def test_spark_rejects_the_update_mode(
         query.awaitTermination(QUERY_TIMEOUT_S)
 
 
-def kill_a_driver(broker: RunningBroker, folder: Path, raw: str) -> None:
-    """When each query has committed a part of its second batch."""
-    command = [sys.executable, "-m", "tests.pipeline.stateful", broker.bootstrap, str(folder), raw, *KILLED]
+def kill_executors_and_driver(cluster: SparkCluster, broker: RunningBroker, folder: Path, raw: str) -> None:
+    """When each query has committed a part of its second batch. Between the two, all tasks run again."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.pipeline.stateful",
+        cluster.url,
+        broker.bootstrap,
+        str(folder),
+        raw,
+        *KILLED,
+    ]
     log = folder / "driver.log"
     with log.open("wb") as output:
         driver = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    half_written = has(folder / "faults", *(f"{name}/committed 0" for name in KILLED))
+    marks = [folder / "faults" / name / "committed 0" for name in KILLED]
     try:
-        wait_for(lambda: half_written() or driver.poll() is not None, QUERY_TIMEOUT_S)
-        assert driver.poll() is None, log.read_text(errors="replace")[-5000:]
+        wait_until_half_written(driver, marks, log)
+        for mark in marks:
+            mark.unlink()
+        for executor in cluster.executors():
+            os.kill(executor, signal.SIGKILL)
+        wait_until_half_written(driver, marks, log)
     finally:
         os.killpg(driver.pid, 9)
         driver.wait()
+
+
+def wait_until_half_written(driver: "subprocess.Popen[bytes]", marks: list[Path], log: Path) -> None:
+    wait_for(lambda: all(mark.exists() for mark in marks) or driver.poll() is not None, QUERY_TIMEOUT_S)
+    assert driver.poll() is None, log.read_text(errors="replace")[-5000:]
 
 
 def true_windows() -> dict[int, int]:
