@@ -11,7 +11,8 @@ import sys
 import time
 
 from ottla.pipeline.archive.layout import MANIFESTS, Hour, data_file
-from ottla.pipeline.archive.manifest import Batch, DataFile, Slice
+from ottla.pipeline.archive.manifest import Batch, DataFile
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import OffsetRange
 

@@ -4,7 +4,7 @@ A merge writes its files with pyarrow, because a process with a JVM cannot be st
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ottla.pipeline.archive import batch_writer, delta, store
+from ottla.pipeline.archive import delta, staging, store
 from ottla.pipeline.archive import merge as merging
-from ottla.pipeline.archive.layout import STAGING
-from ottla.pipeline.archive.manifest import DataFile, Slice
+from ottla.pipeline.archive.layout import STAGING, Hour, staged_file
+from ottla.pipeline.archive.manifest import DataFile
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 
 CONDENSE_AT, CHECKPOINT_EVERY, VERSIONS_KEPT = 4, 3, 6
@@ -35,7 +36,7 @@ def publish(folder: str) -> None:
 def merge(folder: str) -> None:
     _with_small_limits()
     merging._write_merged = write_merged
-    batch_writer._slices_of = slices_of
+    staging._slices_of = slices_of
     no_spark: Any = None
     merging.merge(no_spark, folder, lambda: NOW_MS)
 
@@ -47,25 +48,30 @@ def _with_small_limits() -> None:
 
 def write_merged(spark: Any, archive: Archive, files: Sequence[DataFile], name: str) -> tuple[DataFile, ...]:
     """The steps of the original, of files of one hour."""
-    staging, hour = f"{STAGING}/{name}", files[0].hour
     folder = Path(archive.files.url().removeprefix("file://"))
     tables = [pq.ParquetFile(folder / file.path).read(use_threads=False) for file in files]
     rows = pa.concat_tables(tables)
     rows = rows.take(pc.sort_indices(rows, [("partition", "ascending"), ("offset", "ascending")]))
-    target = folder / staging / f"_topic={hour.topic}" / f"date={hour.date}" / f"hour={hour.hour:02}"
+    hour = files[0].hour
+    target = folder / STAGING / name / f"_topic={hour.topic}" / f"_hour={hours_since_epoch(hour)}" / "_task=0"
     target.mkdir(parents=True)
     pq.write_table(rows, target / "part-0.parquet")
-    fake: Any = type("Rows", (), {"sparkSession": None})
-    merged = batch_writer.move_staged(archive, fake, staging, name)
-    archive.files.delete(staging)
+    merged = staging.move_staged(archive, spark, f"{STAGING}/{name}", name)
+    archive.files.delete(f"{STAGING}/{name}")
     return merged
 
 
-def slices_of(spark: None, url: str) -> dict[str, dict[int, Slice]]:
+def hours_since_epoch(hour: Hour) -> int:
+    return (date.fromisoformat(hour.date) - date(1970, 1, 1)).days * 24 + hour.hour
+
+
+def slices_of(spark: Any, url: str) -> dict[tuple[Hour, int], dict[int, Slice]]:
     found = {}
     for path in Path(url.removeprefix("file://")).rglob("*.parquet"):
         offsets = (
             pq.ParquetFile(path).read(columns=["offset"], use_threads=False).column("offset").to_pylist()
         )
-        found[batch_writer._staged_path(str(path))] = {0: Slice(min(offsets), max(offsets), len(offsets))}
+        file = staged_file(str(path), 0)
+        assert file is not None
+        found[file.hour, file.task] = {0: Slice(min(offsets), max(offsets), len(offsets))}
     return found

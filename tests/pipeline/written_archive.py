@@ -11,7 +11,8 @@ from tests.unit.pipeline.archive.archive_samples import a_batch
 
 from ottla.pipeline.archive.delta import DeltaLog, publish
 from ottla.pipeline.archive.layout import Hour, data_file, topic_of
-from ottla.pipeline.archive.manifest import DataFile, Merge, Slice
+from ottla.pipeline.archive.manifest import DataFile, Merge
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 
 ROWS = 10

@@ -16,7 +16,7 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.layout import Hour, hour_of
 from ottla.pipeline.archive.layout import topic_of as topic_of
 from ottla.pipeline.archive.ranges import spans_by_partition, union
-from ottla.pipeline.archive.slices import Slice as Slice
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.spark.offsets import OffsetRange, Offsets
 

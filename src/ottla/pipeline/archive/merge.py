@@ -26,7 +26,8 @@ from ottla.pipeline.archive.layout import (
     run_name,
     topic_of,
 )
-from ottla.pipeline.archive.manifest import Archived, DataFile, Merge, Slice
+from ottla.pipeline.archive.manifest import Archived, DataFile, Merge
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.staging import move_staged, stage_sorted
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.unnamed import deletable

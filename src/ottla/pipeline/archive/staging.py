@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from ottla.pipeline.archive.columns import HOUR_COLUMNS
 from ottla.pipeline.archive.layout import STAGING, Hour, StagedFile, final_names, staged_file
-from ottla.pipeline.archive.manifest import DataFile, Slice
+from ottla.pipeline.archive.manifest import DataFile
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 
 if TYPE_CHECKING:

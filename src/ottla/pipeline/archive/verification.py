@@ -24,8 +24,9 @@ from ottla.pipeline.archive.delta_actions import path_in_table
 from ottla.pipeline.archive.errors import explain_read_errors
 from ottla.pipeline.archive.histories import histories_of
 from ottla.pipeline.archive.layout import MANIFESTS, path_below_history, topic_of
-from ottla.pipeline.archive.manifest import Archived, DataFile, Slice
+from ottla.pipeline.archive.manifest import Archived, DataFile
 from ottla.pipeline.archive.ranges import Span, union
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.archive.unnamed import SKIP_DAMAGED
 from ottla.pipeline.spark.offsets import Offsets, to_json

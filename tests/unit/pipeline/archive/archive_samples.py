@@ -13,10 +13,10 @@ from ottla.pipeline.archive.manifest import (
     DataFile,
     Manifest,
     Merge,
-    Slice,
     combine,
     to_json,
 )
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.spark.offsets import OffsetRange
 

@@ -6,7 +6,7 @@ from tests.unit.pipeline.archive.archive_samples import QUERY, a_batch, a_file
 
 from ottla.pipeline.archive import merge as merging
 from ottla.pipeline.archive.layout import Hour, batch_name, merge_name
-from ottla.pipeline.archive.manifest import DataFile, Manifest, Merge, Slice, combine
+from ottla.pipeline.archive.manifest import DataFile, Manifest, Merge, combine
 from ottla.pipeline.archive.merge import (
     CLOSED_AFTER_MS,
     HOUR_MS,
@@ -21,6 +21,7 @@ from ottla.pipeline.archive.merge import (
     split_into_rounds,
     totals,
 )
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.store import Archive
 from ottla.pipeline.errors import PipelineError
 

@@ -19,8 +19,9 @@ from ottla.pipeline.archive.coverage import (
     partition_coverage,
     report_of,
 )
-from ottla.pipeline.archive.manifest import Manifest, Merge, Slice, combine
+from ottla.pipeline.archive.manifest import Manifest, Merge, combine
 from ottla.pipeline.archive.ranges import Span
+from ottla.pipeline.archive.slices import Slice
 from ottla.pipeline.archive.verification import Content, check_lists, compare_file, spans_of
 
 AT = TopicPartition("raw", 0)
