@@ -15,15 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.pipeline.cdc.mysql.mariadb_server import PASSWORD, USER, MariaDb
 from tests.pipeline.pipeline_run import PipelineRun
 from tests.pipeline.quick_start import JAVA_OPTIONS
 
+from ottla.pipeline.archive.automatic_merge import FILES_MIN
+from ottla.pipeline.archive.layout import STAGING
+from ottla.pipeline.archive.merge import HOUR_MS, mergeable, wall_clock_ms
 from ottla.pipeline.archive.store import Archive
 
 READ_TIMEOUT_S = 60
 ROWS = 40
+# hours that are over for so long that their files are merged
+LATE_HOURS = (3, 4, 5)
 
 PIPELINE = """\
 name = "whole"
@@ -84,6 +89,7 @@ dead_letters = "orders-dead"
 kind = "archive"
 topics = ["raw"]
 path = "archive"
+format = "delta"
 every = "2 seconds"
 """
 
@@ -133,18 +139,42 @@ class World(PipelineRun):
         )
         (self.folder / "pipeline.toml").write_text(text)
 
+    @property
+    def archive(self) -> Archive:
+        return Archive.at(str(self.folder / "archive"))
+
+    def has_small_files(self) -> bool:
+        """Whether an archive that starts will merge some."""
+        return bool(mergeable(self.archive.load(), wall_clock_ms(), FILES_MIN))
+
+    def leave_small_files(self) -> None:
+        """From the next start on, to `ottla pipeline merge`."""
+        path = self.folder / "pipeline.toml"
+        path.write_text(path.read_text() + "merge_small_files = false\n")
+
+    def merges(self) -> set[str]:
+        """The staging folders of merges that write, or were killed while they did."""
+        return {name for name in self.archive.files.names(STAGING) if name.startswith("merge-")}
+
 
 class Feeding(threading.Thread):
-    """Puts files into the spool folder and changes into the database while processes are killed."""
+    """Puts files into the spool folder, changes into the database and late records into raw while processes are killed.
+
+    Late records belong to past hours, whose small files the archive merges.
+    """
 
     def __init__(self, world: World, chance: random.Random) -> None:
         super().__init__(daemon=True)
         self.world = world
         self.chance = chance
         self.lines: list[bytes] = []
+        self.late: list[bytes] = []
         self.changes = 0
         self.error: BaseException | None = None
         self._over = threading.Event()
+        configs: dict[str, Any] = {"bootstrap.servers": world.broker.bootstrap, "enable.idempotence": True}
+        self._producer = Producer(configs)
+        self._began_ms = wall_clock_ms()
 
     def run(self) -> None:
         try:
@@ -152,10 +182,22 @@ class Feeding(threading.Thread):
             while not self._over.is_set() or number < 10:
                 self._drop_file(number)
                 self._change(number)
+                self._produce_late(number)
                 number += 1
                 self._over.wait(0.7)
+            assert self._producer.flush(READ_TIMEOUT_S) == 0
+            # Otherwise it looks for the broker until the end of all tests.
+            del self._producer
         except BaseException as error:
             self.error = error
+
+    def _produce_late(self, number: int) -> None:
+        for hours in LATE_HOURS:
+            value = f'{{"late": {number}, "hours": {hours}}}'.encode()
+            at_ms = self._began_ms - hours * HOUR_MS
+            self._producer.produce("raw", value, timestamp=at_ms, headers=[("old", b"yes")])
+            self.late.append(value)
+        self._producer.poll(0)
 
     def end(self) -> None:
         self._over.set()
@@ -253,7 +295,8 @@ def read_archive(folder: Path) -> list[tuple[tuple[int, int], bytes | None]]:
     return rows
 
 
-def check_everything(world: World, lines: list[bytes], reloaded: list[bytes]) -> None:
+def check_everything(world: World, lines: list[bytes], reloaded: list[bytes]) -> list[Record]:
+    """Returns the records of raw."""
     raw = read_topic(world.broker.bootstrap, "raw")
     check_raw(raw, lines, reloaded, world)
     by_place = {record.place: record for record in raw}
@@ -271,6 +314,7 @@ def check_everything(world: World, lines: list[bytes], reloaded: list[bytes]) ->
     archived = read_archive(world.folder / "archive")
     assert len(archived) == len({place for place, _ in archived})
     assert dict(archived) == {place: record.value for place, record in by_place.items()}
+    return raw
 
 
 def check_raw(raw: list[Record], lines: list[bytes], reloaded: list[bytes], world: World) -> None:

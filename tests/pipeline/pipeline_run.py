@@ -85,7 +85,7 @@ class PipelineRun:
             time.sleep(poll_s)
 
     def fault(self, kind: str, chance: random.Random) -> None:
-        """Kills the process of one of KINDS, and starts it again. Spark's worker restarts an executor."""
+        """Kills the process of one of KINDS, or all executors, and starts it again. Spark restarts executors."""
         self.faults.append(kind)
         if kind == "driver":
             self.kill_driver()
@@ -93,11 +93,18 @@ class PipelineRun:
         elif kind == "executor":
             executors = self.cluster.executors()
             if executors:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(sorted(executors)), signal.SIGKILL)
+                kill(chance.choice(sorted(executors)))
+        elif kind == "executors":
+            for executor in self.cluster.executors():
+                kill(executor)
         else:
             self.broker.kill()
             self.broker.start()
 
     def story(self) -> str:
         return f"--- driver.log\n{self.log.read_bytes()[-15_000:].decode(errors='replace')}\n{self.cluster.tails()}"
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -3,43 +3,24 @@
 Only a table of an older Ottla lets it, until the archive adds its next version.
 """
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from tests.pipeline.archive_jars import jars_for
+from tests.pipeline.other_writers import FEATURE, WRITES, try_to_write
+from tests.pipeline.table_readers import Reader
 from tests.pipeline.written_archive import OF_AN_OLDER_OTTLA, ROWS, Written
 
 from ottla.pipeline.archive import delta, delta_actions, store
 from ottla.pipeline.archive.embedded import query
 from ottla.pipeline.archive.verification import _check_delta_log
 
-OTHER = pa.Table.from_pylist([{"offset": 99, "date": "2026-01-31", "hour": 7}])
-REJECTED = r"[Uu]nsupported table features required: .*ottlaArchive"
-
-Write = Callable[[Path], Any]
-
-WRITES: dict[str, Write] = {
-    "append": lambda table: write_deltalake(table, OTHER, mode="append", schema_mode="merge"),
-    "overwrite": lambda table: write_deltalake(table, OTHER, mode="overwrite", schema_mode="overwrite"),
-    "delete": lambda table: DeltaTable(table).delete("offset < 5"),
-    "update": lambda table: DeltaTable(table).update({"offset": "0"}),
-    "optimize": lambda table: DeltaTable(table).optimize.compact(),
-    "vacuum": lambda table: vacuum(table, full=False),
-    "vacuum all": lambda table: vacuum(table, full=True),
-    "restore": lambda table: DeltaTable(table).restore(0),
-}
-
-
-def vacuum(table: Path, *, full: bool) -> None:
-    """Of all files that the table does not list."""
-    DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False, full=full)
+REJECTED = rf"[Uu]nsupported table features required: .*{FEATURE}"
 
 
 @pytest.fixture
@@ -84,27 +65,14 @@ def test_delta_rs_does_not_write_into_the_table(written: Written, name: str) -> 
 
 def test_the_archive_writes_while_others_try_to(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 3)
-    table, is_over, tries = written.folder / "raw", threading.Event(), []
-
-    def write_all() -> None:
-        while not is_over.is_set():
-            for name, write in WRITES.items():
-                try:
-                    write(table)
-                except DeltaError as error:
-                    tries.append("ottlaArchive" in str(error))
-                else:
-                    # After a checkpoint, a vacuum of the files that the log removes finds none.
-                    tries.append("vacuum" in name)
-
-    other = threading.Thread(target=write_all)
+    other = Reader(
+        "another writer", written.folder / "raw", lambda: try_to_write(written.folder / "raw"), 0.0
+    )
     other.start()
     for _ in range(5):
         fill(written)
-    is_over.set()
-    other.join(60)
-    assert tries
-    assert all(tries)
+    other.end()
+    assert other.found
     assert written.read() == list(range(written.batches * ROWS))
     assert _check_delta_log(written.archive, "raw") == []
     check_whole(written)
@@ -177,7 +145,7 @@ def test_sparks_delta_reads_the_table_and_does_not_write_into_it(spark: SparkSes
         "optimize": lambda: table.optimize().executeCompaction(),
     }
     for write in writes.values():
-        with pytest.raises(Exception, match=r"DELTA_UNSUPPORTED_FEATURES_FOR_WRITE.*ottlaArchive"):
+        with pytest.raises(Exception, match=rf"DELTA_UNSUPPORTED_FEATURES_FOR_WRITE.*{FEATURE}"):
             write()
     assert files(written) == before
     assert sorted(row.offset for row in rows.select("offset").collect()) == list(range(5 * ROWS))
