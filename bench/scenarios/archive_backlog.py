@@ -12,6 +12,7 @@ from ottla.pipeline.archive.store import Archive
 
 PARTITIONS = 8
 VALUE_BYTES = 100
+CLIENT_RECORDS_MAX = 4_000_000
 START_LIMIT_S = 60.0
 SUSTAINED_LEAST = 150_000.0
 
@@ -42,8 +43,7 @@ def archived(side: Side, broker: RunningBroker, records: int) -> tuple[float, fl
         side.topic(broker, PARTITIONS) as topic,
         tempfile.TemporaryDirectory(dir=side.scratch) as scratch,
     ):
-        spec = {"records": records, "value_bytes": VALUE_BYTES, "partitions": PARTITIONS}
-        side.client("produce", broker, topic, **spec)
+        produce(side, broker, topic, records)
         folder = Path(scratch)
         (folder / "pipeline.toml").write_text(PIPELINE.format(bootstrap=broker.bootstrap, topic=topic))
         seconds = run_once(folder)
@@ -51,6 +51,14 @@ def archived(side: Side, broker: RunningBroker, records: int) -> tuple[float, fl
     if found != records:
         raise RuntimeError(f"{found} records were archived, not {records}")
     return seconds
+
+
+def produce(side: Side, broker: RunningBroker, topic: str, records: int) -> None:
+    """In parts that fit into the client's queue."""
+    spec = {"value_bytes": VALUE_BYTES, "partitions": PARTITIONS}
+    for first in range(0, records, CLIENT_RECORDS_MAX):
+        count = min(CLIENT_RECORDS_MAX, records - first)
+        side.client("produce", broker, topic, records=count, expected_end=first + count, **spec)
 
 
 SCENARIOS = (

@@ -180,7 +180,7 @@ def summary_to_json(condensed: Condensed) -> str:
         "lists": [list(item) for item in condensed.lists],
         "digests": {str(number): text for number, text in condensed.digests.items()},
     }
-    return json.dumps(content, separators=(",", ":"))
+    return _dumped(content)
 
 
 def summary_from_json(text: str, sequence: int, where: str) -> Condensed:
@@ -204,12 +204,16 @@ def _condensed(content: Mapping[str, Any], sequence: int) -> Condensed:
 
 
 def list_to_json(one: FileList) -> str:
-    files = [
-        [file.path, file.bytes, [[partition, *part] for partition, part in sorted(_parts(file))]]
+    """Like `list_from_json`, one file after the other."""
+    files = ",".join(
+        _dumped([file.path, file.bytes, [[partition, *part] for partition, part in sorted(_parts(file))]])
         for file in one.files.values()
-    ]
+    )
     merges = [[merge.merged_at_ms, list(merge.supersedes)] for merge in one.merges]
-    content = {"version": _VERSION, "files": files, "removed": sorted(one.removed), "merges": merges}
+    return f"{_LIST_HEAD}{files}],{_dumped({'removed': sorted(one.removed), 'merges': merges})[1:]}"
+
+
+def _dumped(content: object) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
