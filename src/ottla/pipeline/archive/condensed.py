@@ -45,6 +45,7 @@ _DIGESTS_KEPT = 1000
 # how a list of files begins
 _LIST_HEAD = f'{{"version":{_VERSION},"files":['
 _DECODER = json.JSONDecoder()
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class ListRef(NamedTuple):
@@ -214,7 +215,7 @@ def list_to_json(one: FileList) -> str:
 
 
 def _dumped(content: object) -> str:
-    return json.dumps(content, separators=(",", ":"))
+    return _ENCODER.encode(content)
 
 
 def _parts(file: DataFile) -> list[tuple[int, tuple[int, int, int]]]:

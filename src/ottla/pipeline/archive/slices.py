@@ -26,10 +26,11 @@ class PackedSlices(Mapping[int, Slice]):
         self._numbers = array("q", (number for part in parts for number in part))
 
     def __getitem__(self, partition: int) -> Slice:
-        for at in range(0, len(self._numbers), _WIDTH):
-            if self._numbers[at] == partition:
-                return Slice(*self._numbers[at + 1 : at + _WIDTH])
-        raise KeyError(partition)
+        try:
+            at = _WIDTH * self._numbers[::_WIDTH].index(partition)
+        except ValueError:
+            raise KeyError(partition) from None
+        return Slice(*self._numbers[at + 1 : at + _WIDTH])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._numbers[::_WIDTH])
