@@ -93,6 +93,8 @@ def by_spark_and_delta(spark: SparkSession, text: str, capfd: pytest.CaptureFixt
     if isinstance(jars, str):
         pytest.skip(jars)
     spark.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
+    # Delta's 50 tasks for the state of a small table take most of the time.
+    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
     # Spark's own current folder is that of the tests.
     run_python(text.replace("archive/raw", str(Path("archive/raw").absolute())), spark=spark)
     assert f"|{DAY}|   {HOUR}|   {2 * ROWS}|" in capfd.readouterr().out

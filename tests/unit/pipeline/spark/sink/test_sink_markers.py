@@ -33,6 +33,11 @@ def test_a_decoded_marker_equals_the_encoded_one() -> None:
     assert decode_marker(written.encode()) == written
 
 
+def test_a_marker_of_an_older_ottla_has_no_size() -> None:
+    older = b'{"query": "q", "batch": 1, "plan": "p", "rows": 2, "replaced": []}'
+    assert decode_marker(older) == Marker("q", 1, "p", 2)
+
+
 def test_a_partition_is_written_when_its_marker_holds_the_batch_of_this_query() -> None:
     assert is_written(attempt(7), marker(7))
     assert not is_written(attempt(7), marker(6))
