@@ -25,6 +25,8 @@ from tests.interop.wire import answers_metadata
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.002
+# the ports that this process has given away
+_given: set[int] = set()
 
 
 @dataclass
@@ -235,18 +237,22 @@ def _log_path(data_dir: Path) -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that are free at the moment.
+    """Different ports that are free at the moment, and that no other test of this run gets.
 
-    They are below those that the system gives to outgoing connections: a server that takes seconds to start would find
-    such a port in use by then.
+    A server may be down, or need seconds to start: another test that took its port meanwhile would answer in its place.
+    Each worker of pytest has ports of its own. All are below those that the system gives to outgoing connections.
     """
     chosen: list[int] = []
     generator = random.SystemRandom()
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     while len(chosen) < count:
-        port = generator.randrange(15_000, 32_000)
+        port = generator.randrange(15_000 + worker, 32_000, workers)
+        if port in _given:
+            continue
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            if port not in chosen:
-                chosen.append(port)
+            _given.add(port)
+            chosen.append(port)
     return chosen
 
 
